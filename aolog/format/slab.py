@@ -147,7 +147,7 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
 # --- index ----------------------------------------------------------------------------------
 
 
-class Mark(NamedTuple):
+class Point(NamedTuple):
     """A frame's offset, the records of the slab before it, and their greatest timestamp. A walk over
     the frames may begin there."""
 
@@ -157,7 +157,7 @@ class Mark(NamedTuple):
 
 
 class Index(NamedTuple):
-    """A mark for each 16 KiB of a slab, as three columns. The writer builds it, the seal stores it, and a
+    """A point for each 16 KiB of a slab, as three columns. The writer builds it, the seal stores it, and a
     walk builds it again. Not thread-safe."""
 
     offsets: list[int]
@@ -165,7 +165,7 @@ class Index(NamedTuple):
     greatest_before_us: list[int]
 
     def note(self, offset: int, ordinal: int, greatest_before_us: int) -> None:
-        """Adds a mark for the frame that begins here, if the last mark is at least 16 KiB before."""
+        """Adds a point for the frame that begins here, if the last point is at least 16 KiB before."""
         if not self.offsets or offset - self.offsets[-1] >= INDEX_SPACING:
             self.offsets.append(offset)
             self.ordinals.append(ordinal)
@@ -173,25 +173,25 @@ class Index(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Of the last mark; -1 if there is none."""
+        """Of the last point; -1 if there is none."""
         return self.offsets[-1] if self.offsets else -1
 
-    def at_offset(self, offset: int) -> Mark | None:
-        """The last mark at or before an offset in the slab."""
-        return self._mark(bisect_right(self.offsets, offset) - 1)
+    def at_offset(self, offset: int) -> Point | None:
+        """The last point at or before an offset in the slab."""
+        return self._point(bisect_right(self.offsets, offset) - 1)
 
-    def at_ordinal(self, ordinal: int) -> Mark | None:
-        """The last mark with no more than `ordinal` records of the slab before it."""
-        return self._mark(bisect_right(self.ordinals, ordinal) - 1)
+    def at_ordinal(self, ordinal: int) -> Point | None:
+        """The last point with no more than `ordinal` records of the slab before it."""
+        return self._point(bisect_right(self.ordinals, ordinal) - 1)
 
-    def at_time(self, timestamp_us: int) -> Mark | None:
-        """The last mark before which the slab has only earlier timestamps."""
-        return self._mark(bisect_right(self.greatest_before_us, timestamp_us - 1) - 1)
+    def at_time(self, timestamp_us: int) -> Point | None:
+        """The last point before which the slab has only earlier timestamps."""
+        return self._point(bisect_right(self.greatest_before_us, timestamp_us - 1) - 1)
 
-    def _mark(self, i: int) -> Mark | None:
+    def _point(self, i: int) -> Point | None:
         if i < 0:
             return None
-        return Mark(self.offsets[i], self.ordinals[i], self.greatest_before_us[i])
+        return Point(self.offsets[i], self.ordinals[i], self.greatest_before_us[i])
 
     def encode(self) -> list[Buffer]:
         """Three columns: offsets u64, greatest timestamps i64, ordinals u32."""

@@ -44,7 +44,7 @@ from aolog.format.frame import (
     encode_header,
 )
 from aolog.format.native.speed import compiled
-from aolog.format.slab import INDEX_SPACING, NO_TIMESTAMP, Mark
+from aolog.format.slab import INDEX_SPACING, NO_TIMESTAMP, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ class Survey(NamedTuple):
     durable: int  # offset of the last frame with the durable flag; -1 if there is none
     least_us: int  # of the records' timestamps; NO_TIMESTAMP if there is none
     greatest_us: int  # of them, and of those before the survey
-    marks: list[Mark]  # of the index, where there is a salt
+    points: list[Point]  # of the index, where there is a salt
     # Of the frames, if they were asked for; without a salt each has its offset before it.
     headers: bytes
 
@@ -106,7 +106,7 @@ _compiled_survey: Any = getattr(compiled, "survey", None)
 _compiled_gather: Any = getattr(compiled, "gather", None)
 
 
-class Piece(NamedTuple):
+class Window(NamedTuple):
     """Bytes of a slab, in which a walk goes on at `offset`. chunk_at: offset of their first byte. salt: of the
     slab, or NO_SALT. intact: returns the intact frames from `offset` on."""
 
@@ -118,24 +118,24 @@ class Piece(NamedTuple):
     intact: Callable[[], list[Frame]]
 
 
-def survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool) -> Survey | None:
-    """The plain frames from the piece's offset on; None if there is none. marked: offset of the index's last
-    mark; -1 if there is none. greatest_us: the greatest timestamp before. headers: whether they are wanted."""
+def survey(window: Window, indexed: int, greatest_us: int, *, headers: bool) -> Survey | None:
+    """The plain frames from the window's offset on; None if there is none. indexed: offset of the index's last
+    point; -1 if there is none. greatest_us: the greatest timestamp before. headers: whether they are wanted."""
     if _compiled_survey is None:
-        return python_survey(piece, marked, greatest_us, headers=headers)
-    chunk, _, chunk_at, offset, salt, _ = piece
-    found = _compiled_survey(chunk, offset - chunk_at, offset, salt, marked, greatest_us, headers)
+        return python_survey(window, indexed, greatest_us, headers=headers)
+    chunk, _, chunk_at, offset, salt, _ = window
+    found = _compiled_survey(chunk, offset - chunk_at, offset, salt, indexed, greatest_us, headers)
     if found[1] == 0:
         return None
-    *numbers, marks, kept = found
-    return Survey._make([*numbers, [Mark(*mark) for mark in marks], kept])
+    *numbers, points, kept = found
+    return Survey._make([*numbers, [Point(*point) for point in points], kept])
 
 
-def gather(piece: Piece, base: int) -> list[Stretch]:
-    """The stretches from the piece's offset on; perhaps not all. base: the slab's."""
+def gather(window: Window, base: int) -> list[Stretch]:
+    """The stretches from the window's offset on; perhaps not all. base: the slab's."""
     if _compiled_gather is None:
-        return python_gather(piece, base)
-    chunk, view, chunk_at, offset, salt, _ = piece
+        return python_gather(window, base)
+    chunk, view, chunk_at, offset, salt, _ = window
     found = _compiled_gather(chunk, view, offset - chunk_at, offset, salt, base)
     return [_make_stretch((*fields[:7], _columns_of(fields[7]))) for fields in found]
 
@@ -186,16 +186,18 @@ def _is_plain(columns: Columns) -> bool:
     return all(text.isascii() for text in texts)
 
 
-def python_survey(piece: Piece, marked: int, greatest_us: int, *, headers: bool) -> Survey | None:
+def python_survey(
+    window: Window, indexed: int, greatest_us: int, *, headers: bool
+) -> Survey | None:
     """See `survey`."""
-    found = survey_of(_plain(piece.intact()), piece.salt, marked, greatest_us, headers=headers)
+    found = survey_of(_plain(window.intact()), window.salt, indexed, greatest_us, headers=headers)
     return found if found.frames else None
 
 
 def survey_of(
     frames: Iterable[tuple[Frame, Columns | None]],
     salt: int,
-    marked: int,
+    indexed: int,
     greatest_us: int,
     *,
     headers: bool = False,
@@ -204,13 +206,13 @@ def survey_of(
     other arguments are those of `survey`."""
     end = before = ordinal = count = batches = records = 0
     durable, least_us = -1, NO_TIMESTAMP
-    marks: list[Mark] = []
+    points: list[Point] = []
     kept: list[bytes] = []
     for (offset, end, head, _), columns in frames:  # noqa: B007 -- the last one's end counts
-        has_mark = salt != NO_SALT and head.kind != KIND_SEAL
-        if has_mark and (marked < 0 or offset - marked >= INDEX_SPACING):
-            marks.append(Mark(offset, head.ordinal, greatest_us))
-            marked = offset
+        is_in_index = salt != NO_SALT and head.kind != KIND_SEAL
+        if is_in_index and (indexed < 0 or offset - indexed >= INDEX_SPACING):
+            points.append(Point(offset, head.ordinal, greatest_us))
+            indexed = offset
         if head.durable:
             durable = offset
         if head.kind == KIND_RECORDS:
@@ -227,7 +229,7 @@ def survey_of(
         records += head.records
         ordinal = head.ordinal + head.records
     numbers = end, count, batches, records, before, ordinal, durable, least_us, greatest_us
-    return Survey(*numbers, marks, b"".join(kept))
+    return Survey(*numbers, points, b"".join(kept))
 
 
 def _range_us(head: FrameHeader, columns: Columns | None, salt: int) -> tuple[int, int]:
@@ -361,13 +363,13 @@ def _join(pieces: Sequence[tuple[int, BinaryColumn | None]]) -> BinaryColumn:
     )
 
 
-def python_gather(piece: Piece, base: int) -> list[Stretch]:
+def python_gather(window: Window, base: int) -> list[Stretch]:
     """See `gather`."""
     grown: list[_Open] = []
-    for frame, columns in _plain(piece.intact()):
+    for frame, columns in _plain(window.intact()):
         if grown and grown[-1].takes(frame, columns):
             continue
         if columns is None:
             break
-        grown.append(_Open(frame, columns, piece.salt))
+        grown.append(_Open(frame, columns, window.salt))
     return [each.stretch(base) for each in grown]

@@ -61,8 +61,8 @@ class Transaction(NamedTuple):
     content: Content | None = None  # what it publishes; None if its caller does not compare
 
 
-class Place(NamedTuple):
-    """The place of a published slab."""
+class PublishedSlab(NamedTuple):
+    """A slab that the manifest publishes."""
 
     log: str  # the log's name below the root
     base: int
@@ -72,7 +72,7 @@ class Manifest(NamedTuple):
     """The parsed manifest."""
 
     versions: dict[str, int]  # the last version of each transaction's id
-    slabs: dict[str, Place]  # by pending name; slabs whose rename is durable may be missing
+    slabs: dict[str, PublishedSlab]  # by pending name; slabs whose rename is durable may be missing
     # Of the last versions of an id, by version, as far as they are known.
     contents: dict[str, dict[int, Content]] = {}  # noqa: RUF012 -- a default that is never changed
 
@@ -98,8 +98,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         if known := manifest.contents.get(id_):
             lines[-1]["contents"] = [[n, *content] for n, content in known.items()]
     lines += [
-        {"slab": name, "log": place.log, "base": place.base}
-        for name, place in manifest.slabs.items()
+        {"slab": name, "log": slab.log, "base": slab.base} for name, slab in manifest.slabs.items()
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines).encode()
     return text + json.dumps({"xxh3": xxhash.xxh3_64_hexdigest(text)}).encode() + b"\n"
@@ -127,7 +126,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         for line in lines:
             match line:
                 case {"slab": str(name), "log": str(log), "base": int(base)} if _is_base(base):
-                    manifest.slabs[name] = Place(log, base)
+                    manifest.slabs[name] = PublishedSlab(log, base)
                 case {"transaction": str(id_), "version": int(version)}:
                     manifest.versions[id_] = version
                     if known := line.get("contents"):
@@ -205,8 +204,8 @@ def resolve(log_path: str, names: Iterable[str], storage: Storage) -> dict[int, 
         for root in roots:
             if root not in manifests:
                 manifests[root] = read_manifest(root, storage)
-            if (place := manifests[root].slabs.get(name)) is not None:
-                found[place.base] = name
+            if (slab := manifests[root].slabs.get(name)) is not None:
+                found[slab.base] = name
                 break
     return found
 
@@ -217,10 +216,10 @@ def names_log(log_path: str, storage: Storage) -> bool:
     path = root = absolute(log_path)
     while True:
         try:
-            places = [*read_manifest(root, storage).slabs.values()]
+            slabs = [*read_manifest(root, storage).slabs.values()]
         except AologError:
-            places = []
-        if any(path == absolute(f"{root}/{place.log}") for place in places):
+            slabs = []
+        if any(path == absolute(f"{root}/{slab.log}") for slab in slabs):
             return True
         if root == (root := parent_of(root)):
             return False

@@ -20,8 +20,8 @@ from aolog.format.slab import (
     TRAILER_LEN,
     VERSION,
     Index,
-    Mark,
     NewerVersion,
+    Point,
     Seal,
     SlabHeader,
     decode_seal_body,
@@ -73,7 +73,7 @@ class Slab:
         self.framing = framing
         self._walker: Walker | None = None  # at the end of the frames that `_walk` has seen
         self._index = Index([], [], [])  # of those frames
-        self._end: Mark | None = None  # their end
+        self._end: Point | None = None  # their end
         self._marked = 0  # offset of the last of them that has the durable flag
         self.is_sealed = False  # whether the last of them is a seal
 
@@ -132,16 +132,16 @@ class Slab:
             self._walk()
         return self._index
 
-    def end(self) -> Mark:
+    def end(self) -> Point:
         """The end of the intact frames, the seal included: the offset after the last one, the number of
         records in the slab before it, and their greatest timestamp. Reads bodies too: after a crash a
         header may exist without its body. If the slab's header is lost, the whole slab is damage and
         ends at its `end_offset`. Without headers only the offset has a meaning. Each call walks over the
         new frames."""
         if (seal := self.seal()) is not None:
-            return Mark(self.end_offset, seal.records, seal.greatest_us)
+            return Point(self.end_offset, seal.records, seal.greatest_us)
         if self.framing is None:
-            return Mark(self.end_offset, 0, NO_TIMESTAMP)
+            return Point(self.end_offset, 0, NO_TIMESTAMP)
         return self._walk()
 
     def marked(self) -> int:
@@ -150,12 +150,12 @@ class Slab:
         self.end()
         return self._marked
 
-    def _walk(self) -> Mark:
+    def _walk(self) -> Point:
         """Walks over the frames that were written since the last call, and indexes them."""
         if self._walker is None:
             self._walker = self.walker()
         self._walker.limit = self.limit
-        index, end = self._index, self._end or Mark(self.data_begin, 0, NO_TIMESTAMP)
+        index, end = self._index, self._end or Point(self.data_begin, 0, NO_TIMESTAMP)
         while True:
             seen = index.last_offset, end.greatest_before_us
             is_sealed, survey = False, self._walker.survey(*seen)
@@ -167,19 +167,19 @@ class Slab:
                     continue
                 is_sealed = found.header.kind == KIND_SEAL
                 survey = survey_of([(found, None)], self.salt, *seen)
-            for mark in survey.marks:
-                index.note(*mark)
+            for point in survey.points:
+                index.note(*point)
             self.is_sealed = is_sealed
             self._marked = max(self._marked, survey.durable)
-            end = self._end = Mark(survey.end, survey.ordinal, survey.greatest_us)
+            end = self._end = Point(survey.end, survey.ordinal, survey.greatest_us)
 
     def chain(
-        self, mark: Mark | None, reached: Callable[[Frame], bool]
+        self, point: Point | None, reached: Callable[[Frame], bool]
     ) -> tuple[int, int, Frame | None]:
-        """Walks from a mark of the index (None: from the first frame) to the first intact frame that
+        """Walks from a point of the index (None: from the first frame) to the first intact frame that
         `reached` accepts: (end of the frame before it, records of the slab before that, the frame). None:
         there is no such frame. If it does not begin at that end, damage is between."""
-        at, ordinal, _ = mark or Mark(self.data_begin, 0, NO_TIMESTAMP)
+        at, ordinal, _ = point or Point(self.data_begin, 0, NO_TIMESTAMP)
         for found in outcomes(self.walker(at)):
             if isinstance(found, Frame):
                 if reached(found):

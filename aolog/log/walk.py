@@ -1,6 +1,6 @@
 """Walking a slab: from bytes to frames, and over damage to the next intact frame.
 
-A walker begins at the offset of a frame (a slab's first frame, or a mark of its index) and follows the
+A walker begins at the offset of a frame (a slab's first frame, or a point of its index) and follows the
 chain. It trusts a place that a search found only if header and body are intact. It returns values:
 
     Frame    an intact frame
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from aolog.format.frame import FRAME_HEADER_LEN, Frame
 from aolog.format.framing import CHUNK_BYTES
-from aolog.format.stretch import Piece, gather, survey
+from aolog.format.stretch import Window, gather, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,11 +107,11 @@ class Walker:
             self.offset = frames[-1].end
         return frames or []
 
-    def survey(self, marked: int, greatest_us: int, *, headers: bool = False) -> Survey | None:
+    def survey(self, indexed: int, greatest_us: int, *, headers: bool = False) -> Survey | None:
         """The plain frames from `offset` on that one read contains, in numbers; moves after them. None: call
         `next`. The arguments are those of stretch.survey."""
         found = self._from_chunk(
-            lambda: survey(self._piece(), marked, greatest_us, headers=headers)
+            lambda: survey(self._window(), indexed, greatest_us, headers=headers)
         )
         if found is not None:
             self.offset = found.end
@@ -120,15 +120,15 @@ class Walker:
     def gather(self, base: int) -> list[Stretch]:
         """The stretches from `offset` on that one read contains; moves after them. Empty: call `next`.
         base: the slab's."""
-        found = self._from_chunk(lambda: gather(self._piece(), base))
+        found = self._from_chunk(lambda: gather(self._window(), base))
         if found:
             self.offset = found[-1].end
         return found or []
 
-    def _piece(self) -> Piece:
+    def _window(self) -> Window:
         offset, salt = self.offset, self._framing.salt
         intact = partial(self._intact, offset, -1)  # all
-        return Piece(self._chunk, self._chunk_view, self._chunk_at, offset, salt, intact)
+        return Window(self._chunk, self._chunk_view, self._chunk_at, offset, salt, intact)
 
     def _from_chunk(self, take: Callable[[], _Found | None]) -> _Found | None:
         """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up."""

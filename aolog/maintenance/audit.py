@@ -132,8 +132,8 @@ class SlabAudit:
         if found.durable >= 0:
             self.durable = found.durable
         self._hash.update(found.headers)
-        for mark in found.marks:
-            self.index.note(*mark)
+        for point in found.points:
+            self.index.note(*point)
         if found.batches and (found.least_us < self.least_us or not self.records):
             self.least_us = found.least_us
         self.greatest_us = found.greatest_us

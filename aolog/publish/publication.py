@@ -24,7 +24,7 @@ from aolog.format.slab import DATA_BEGIN, NO_TIMESTAMP, encode_seal_again
 from aolog.log.directory import Log
 from aolog.log.lock import lock_directory, lock_log
 from aolog.log.log_tree import is_log
-from aolog.log.manifest import Place, encode_manifest, read_manifest
+from aolog.log.manifest import PublishedSlab, encode_manifest, read_manifest
 from aolog.log.names import MANIFEST_NAME
 from aolog.log.publications import roll_forward
 from aolog.log.slab_file import seal_at_end
@@ -104,10 +104,10 @@ def publish(
             if log != ".":
                 held.callback(_lock_patiently(log_path(where, log), storage).close)
         kept = _settle(where, before, by_log, storage)
-        placed: dict[str, Place] = {}
+        completed: dict[str, PublishedSlab] = {}
         for log, its in by_log.items():
-            placed.update(_placed(where, log, its, storage))
-        manifest = before._replace(slabs=kept | placed)
+            completed.update(_completed(where, log, its, storage))
+        manifest = before._replace(slabs=kept | completed)
         if transaction is not None:
             manifest = manifest.with_transaction(transaction)
         if manifest != before:
@@ -191,14 +191,14 @@ def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:
 
 def _settle(
     root: str, manifest: Manifest, held: Iterable[str], storage: Storage
-) -> dict[str, Place]:
+) -> dict[str, PublishedSlab]:
     """Renames published slabs. Returns those that the manifest must keep: another process writes their
     log now, or the log is absent. held: logs whose locks the caller holds."""
-    by_log: dict[str, dict[str, Place]] = {}
-    for name, place in manifest.slabs.items():
-        by_log.setdefault(place.log, {})[name] = place
+    by_log: dict[str, dict[str, PublishedSlab]] = {}
+    for name, slab in manifest.slabs.items():
+        by_log.setdefault(slab.log, {})[name] = slab
     held = set(held)
-    kept: dict[str, Place] = {}
+    kept: dict[str, PublishedSlab] = {}
     for log, its in by_log.items():
         path = log_path(root, log)
         if not storage.exists(path):  # removed, or not mounted now
@@ -223,25 +223,27 @@ def _settle(
     return kept
 
 
-def _beyond(bases: list[int], places: dict[str, Place]) -> dict[str, Place]:
+def _beyond(bases: list[int], slabs: dict[str, PublishedSlab]) -> dict[str, PublishedSlab]:
     """Slabs after the log's last one: neither renamed nor pruned, because a log keeps its last slab. So
     the directory is not the log that was published to: a mount point without its file system."""
     last = bases[-1] if bases else -1
-    return {name: place for name, place in places.items() if place.base > last}
+    return {name: slab for name, slab in slabs.items() if slab.base > last}
 
 
-def _placed(root: str, log: str, slabs: list[PendingSlab], storage: Storage) -> dict[str, Place]:
+def _completed(
+    root: str, log: str, slabs: list[PendingSlab], storage: Storage
+) -> dict[str, PublishedSlab]:
     """Recovers the log and completes its new slabs."""
     with Log(log_path(root, log), storage) as opened:
         _, following, _ = open_for_append(opened)
         for name in opened.unborn:  # it holds no record
             storage.unlink(opened.directory / name)
-    placed = {}
+    completed = {}
     for slab in slabs:
         following = _after_loss(following, slab.lost)
-        placed[slab.name] = Place(log, following.base)
+        completed[slab.name] = PublishedSlab(log, following.base)
         following = _complete(root, slab, following, storage)
-    return placed
+    return completed
 
 
 def _after_loss(following: SlabHeader, records: int | None) -> SlabHeader:

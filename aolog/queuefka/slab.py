@@ -87,7 +87,7 @@ class QueuefkaSlab(Payloads):
             self.flushed_records = self.records
             pending.clear()
 
-    def place(self, *_: object) -> None:
+    def attach(self, *_: object) -> None:
         """Nothing: Python writes the file."""
 
     def fill_ahead(self) -> None:

@@ -292,8 +292,8 @@ class Presence:
         with as_storage_error(file.path, "stat"):
             found = system.fstat(file.fd)
         self._identity = found.st_ino, found.st_dev
-        self.place = directory.fd, name, *self._identity
-        self.is_in_place: Callable[[int], bool] = partial(system.leads_to, *self.place)
+        self.where = directory.fd, name, *self._identity
+        self.is_in_place: Callable[[int], bool] = partial(system.leads_to, *self.where)
 
     def check(self, size: int = 0) -> Displaced | None:
         """What happened to the file; None if it is in its place and has at least this size. Raises

@@ -117,13 +117,13 @@ class LogTail:
 
     def look(self, *, closely: bool = False) -> None:
         """Raises SlabLost, then and ever after, if another program removed, replaced or cut the slab's
-        file; StorageError if that cannot be found out. Call it before a write: after that a file that was
-        cut has its size again. closely: notices it even then."""
+        file; StorageError if that cannot be found out. Call it before a write: after the write a file that
+        was cut has its size again. closely: looks at the file's beginning too, which is blank then."""
         slab, presence = self._chain.slab, self._chain.presence
         if slab is None or presence is None:
             return
         if presence.is_in_place(slab.written) and not closely:
-            return  # as soon as possible: each sync comes here
+            return  # the common case first: each sync comes here
         displaced = presence.check(slab.written)
         if closely:
             self._look_due_s = time.monotonic() + _LOOK_S

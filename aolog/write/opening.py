@@ -54,8 +54,9 @@ def _cursor_addresses(log: Log) -> list[int]:
 
 
 def _inspect(log: Log) -> tuple[LastSlab | None, int, _Known | None]:
-    """(the last slab, the offset after its last byte that is not zero, at least the end of its frames, what
-    is known of it). Syncs it first, so that power loss cannot remove bytes on which the decision rests."""
+    """Three things: the last slab; the offset after its last byte that is not zero, at least the end of its
+    frames; its header, records and greatest timestamp. None: there is no slab, or no header. Syncs the slab
+    first, so that power loss cannot remove bytes on which the decision rests."""
     if not log.bases:
         return None, 0, None
     slab = log.slab(len(log.bases) - 1)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.options import WriterOptions
 
-_FULL_WARN_S = 1.0  # a cursor that moves makes room before this
+_FULL_WARN_S = 1.0  # no warning before this: a cursor that moves makes room sooner
 
 
 class SlabChain:
@@ -137,7 +137,7 @@ class SlabChain:
         self.slab = slab
         self.presence = Presence(slab.file, directory, slab_name(slab.base), storage.system)
         if slab.file.is_plain:
-            slab.place(slab.file.fd, *self.presence.place)
+            slab.attach(slab.file.fd, *self.presence.where)
 
     def warn_if_moved(self) -> None:
         """Logs once that the log was moved and its path leads to another directory."""

@@ -26,7 +26,7 @@ from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
 from aolog.format.framing import Salted
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
-from aolog.format.stretch import NO_SALT, Piece, gather, python_gather, python_survey, survey
+from aolog.format.stretch import NO_SALT, Window, gather, python_gather, python_survey, survey
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
 from aolog.log.walk import Tail, Walker
@@ -312,11 +312,11 @@ def _compare_halves(slab: bytes, log_format: int) -> None:
     for at in [frame.offset for frame in framing.intact(slab, view, 0, begin, -1)] or [begin]:
         if at > len(slab):
             return
-        piece = Piece(slab, view, 0, at, salt, partial(framing.intact, slab, view, 0, at, -1))
-        found = gather(piece, 1 << 40)
-        if found != python_gather(piece, 1 << 40)[: len(found)]:
+        window = Window(slab, view, 0, at, salt, partial(framing.intact, slab, view, 0, at, -1))
+        found = gather(window, 1 << 40)
+        if found != python_gather(window, 1 << 40)[: len(found)]:
             raise Mismatch(f"the halves gather other stretches from {at} on")
-        if survey(piece, -1, 0, headers=True) != python_survey(piece, -1, 0, headers=True):
+        if survey(window, -1, 0, headers=True) != python_survey(window, -1, 0, headers=True):
             raise Mismatch(f"the halves survey other frames from {at} on")
 
 

@@ -226,8 +226,8 @@ _ROWS = {
          "least = stamp < least ? stamp : least;",
          "least = i ? least : stamp;", WALKS),
         ("a survey has half the marks",
-         "offset - survey->marked >= INDEX_SPACING",
-         "offset - survey->marked >= 2 * INDEX_SPACING", "stretch::test_a_survey_counts_frames_records_and_times_and_marks_each_16_kib"),
+         "offset - survey->indexed >= INDEX_SPACING",
+         "offset - survey->indexed >= 2 * INDEX_SPACING", "stretch::test_a_survey_counts_frames_records_and_times_and_marks_each_16_kib"),
     ),
 }  # fmt: skip  # a table
 

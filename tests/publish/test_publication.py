@@ -22,7 +22,7 @@ from aolog.log.manifest import (
     CONTENTS_MAX,
     Content,
     Manifest,
-    Place,
+    PublishedSlab,
     Transaction,
     decode_manifest,
     encode_manifest,
@@ -161,7 +161,7 @@ def test_a_log_that_is_opened_through_a_link_has_all_that_is_published(tmp_path,
 
 
 def test_a_manifest_is_read_as_it_was_written():
-    manifest = Manifest({"app/ü": 7, "query/x": 0}, {"n": Place("b/c", 1 << 62)})
+    manifest = Manifest({"app/ü": 7, "query/x": 0}, {"n": PublishedSlab("b/c", 1 << 62)})
     assert decode_manifest(encode_manifest(manifest), "p") == manifest
     assert manifest.has(Transaction("app/ü", 7))
     assert manifest.has(Transaction("app/ü", 6))
@@ -206,7 +206,7 @@ def test_a_repetition_returns_what_was_published(tmp_path):
 
 
 def test_every_damaged_byte_of_a_manifest_is_seen():
-    data = encode_manifest(Manifest({"app/x": 7}, {"n": Place("a", 4096)}))
+    data = encode_manifest(Manifest({"app/x": 7}, {"n": PublishedSlab("a", 4096)}))
     for i in range(len(data) - 1):
         with pytest.raises(CorruptionError):
             decode_manifest(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "p")

@@ -269,7 +269,7 @@ frames_put(PyObject *object, PyObject *args)
 }
 
 static PyObject *
-frames_place(PyObject *object, PyObject *args)
+frames_attach(PyObject *object, PyObject *args)
 {
     Presence file;
     const char *name;
@@ -290,8 +290,8 @@ static PyMethodDef frames_methods[] = {
      "add_records(records, columns, parts, greatest_us, least_us, codec): adds a frame. Its address."},
     {"headers_hash", frames_headers_hash, METH_NOARGS, "headers_hash(): XXH3 of the headers of all frames."},
     {"put", frames_put, METH_VARARGS, "put(frame, length): adds the buffers of a frame of another kind."},
-    {"place", frames_place, METH_VARARGS,
-     "place(fd, directory, name, inode, device): the file, which compiled code may write and sync."},
+    {"attach", frames_attach, METH_VARARGS,
+     "attach(fd, directory, name, inode, device): the file, which compiled code may write and sync."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,15 +14,15 @@ typedef struct {
     long long before, ordinal;          /* records of the slab before the first frame, and before the end */
     long long durable;                  /* offset of the last frame with the durable flag; -1 if there is none */
     long long least_us, greatest_us;
-    long long marked; /* offset of the index's last mark; -1 if there is none */
+    long long indexed; /* offset of the index's last point; -1 if there is none */
     size_t end;       /* in the chunk */
-    size_t marks;
+    size_t points;
 } Survey;
 
-/* A mark of the index, as it is returned. */
+/* A point of the index, as it is returned. */
 typedef struct {
     int64_t offset, ordinal, greatest_us;
-} Mark;
+} Point;
 
 static int64_t
 least_of(const Plain *frame)
@@ -37,16 +37,16 @@ least_of(const Plain *frame)
     return least;
 }
 
-/* Adds the plain frames from `end` on. marks: an entry for each, as many as the chunk can have. */
+/* Adds the plain frames from `end` on. points: an entry for each, as many as the chunk can have. */
 static void
-survey_frames(const Chunk *chunk, Survey *survey, Mark *marks)
+survey_frames(const Chunk *chunk, Survey *survey, Point *points)
 {
     Plain frame;
     while (survey->end < chunk->size && find_plain(chunk, survey->end, 1, &frame)) {
         int64_t offset = (int64_t)(chunk->offset + frame.at);
-        if (!chunk->is_format_1 && (survey->marked < 0 || offset - survey->marked >= INDEX_SPACING)) {
-            survey->marked = offset;
-            marks[survey->marks++] = (Mark){offset, frame.ordinal, survey->greatest_us};
+        if (!chunk->is_format_1 && (survey->indexed < 0 || offset - survey->indexed >= INDEX_SPACING)) {
+            survey->indexed = offset;
+            points[survey->points++] = (Point){offset, frame.ordinal, survey->greatest_us};
         }
         if (frame.is_durable)
             survey->durable = offset;

@@ -51,18 +51,18 @@ lock(PyThreadState *state)
 
 /* --- survey --------------------------------------------------------------------------------- */
 
-/* A list of the marks. */
+/* A list of the points. */
 static PyObject *
-marks_of(const Mark *marks, size_t count)
+points_of(const Point *points, size_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *mark = Py_BuildValue("LLL", (long long)marks[i].offset, (long long)marks[i].ordinal,
-                                       (long long)marks[i].greatest_us);
-        if (mark == NULL)
+        PyObject *point = Py_BuildValue("LLL", (long long)points[i].offset, (long long)points[i].ordinal,
+                                       (long long)points[i].greatest_us);
+        if (point == NULL)
             Py_CLEAR(list);
         else
-            PyList_SetItem(list, (Py_ssize_t)i, mark);
+            PyList_SetItem(list, (Py_ssize_t)i, point);
     }
     return list;
 }
@@ -72,22 +72,22 @@ walk_survey(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *bytes;
     Py_ssize_t at;
-    long long offset, salt, marked, greatest_us;
+    long long offset, salt, indexed, greatest_us;
     int with_headers;
     Chunk chunk;
-    if (!PyArg_ParseTuple(args, "SnLLLLp", &bytes, &at, &offset, &salt, &marked, &greatest_us, &with_headers) ||
+    if (!PyArg_ParseTuple(args, "SnLLLLp", &bytes, &at, &offset, &salt, &indexed, &greatest_us, &with_headers) ||
         !chunk_take(&chunk, bytes, at, offset, salt))
         return NULL;
-    Survey survey = {.ordinal = -1, .durable = -1, .marked = marked, .greatest_us = greatest_us};
+    Survey survey = {.ordinal = -1, .durable = -1, .indexed = indexed, .greatest_us = greatest_us};
     survey.least_us = NO_TIMESTAMP;
-    Mark *marks = PyMem_Malloc((chunk.size / INDEX_SPACING + 2) * sizeof *marks);
-    if (marks == NULL)
+    Point *points = PyMem_Malloc((chunk.size / INDEX_SPACING + 2) * sizeof *points);
+    if (points == NULL)
         return PyErr_NoMemory();
     PyThreadState *state = unlock(chunk.size);
-    survey_frames(&chunk, &survey, marks);
+    survey_frames(&chunk, &survey, points);
     lock(state);
-    PyObject *found = NULL, *listed = marks_of(marks, survey.marks);
-    PyMem_Free(marks);
+    PyObject *found = NULL, *listed = points_of(points, survey.points);
+    PyMem_Free(points);
     if (listed == NULL)
         return NULL;
     size_t header_len = chunk.is_format_1 ? KEPT_HEADER : FRAME_HEADER;
@@ -268,7 +268,7 @@ walk_gather(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef walk_methods[] = {
     {"survey", walk_survey, METH_VARARGS,
-     "survey(chunk, at, offset, salt, marked, greatest_us, with_headers): see stretch.python_survey."},
+     "survey(chunk, at, offset, salt, indexed, greatest_us, with_headers): see stretch.python_survey."},
     {"gather", walk_gather, METH_VARARGS, "gather(chunk, view, at, offset, salt, base): see stretch.python_gather."},
     {NULL, NULL, 0, NULL},
 };

@@ -264,7 +264,7 @@ class PythonFrames:
         """XXH3 of the headers of all frames."""
         return self._headers.intdigest()
 
-    def place(self, fd: int, directory: int, name: str, inode: int, device: int) -> None:
+    def attach(self, fd: int, directory: int, name: str, inode: int, device: int) -> None:
         """Where the slab's file is: compiled code may write and sync it. The Python twin never does."""
 
 

@@ -57,13 +57,13 @@ class Flushing(CompiledTaker):
         self._prepare(self.lock, self.device, self.turn, self.syncing, limit, limit, 7, syncs)
         self.frames = frames_of(KINDS[0])
         self.frames.zeros_end = 1 << 40
-        self.place()
+        self.attach()
         self._admit(limit, 7)
         self._admit_flush(self.frames, int(seconds * 1e9))
 
-    def place(self) -> None:
+    def attach(self) -> None:
         found = self.path.stat()
-        self.frames.place(self.fd, self.directory, self.path.name, found.st_ino, found.st_dev)
+        self.frames.attach(self.fd, self.directory, self.path.name, found.st_ino, found.st_dev)
 
     def _flush(self) -> int:
         self.flushed_by_hand += 1
@@ -255,11 +255,11 @@ def test_a_sync_that_fails_is_the_writer_s_and_never_tried_again(file: tuple[int
         flushing.append(b"x")
         flushing.flush()
         flushing.fd = other
-        flushing.place()
+        flushing.attach()
         assert flushing.sync() == -1
         assert flushing.frames.sync_errno
         flushing.fd = file[0]
-        flushing.place()
+        flushing.attach()
         assert flushing.sync() == -1
         assert (flushing.synced_by_hand, flushing.frames.durable) == (2, -1)
     finally:

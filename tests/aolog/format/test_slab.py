@@ -143,7 +143,7 @@ def made(seed: int) -> tuple[Index, list[tuple[int, int, int]]]:
 @pytest.mark.parametrize("seed", range(20))
 def test_lookups_are_what_brute_force_finds(seed):
     index, frames = made(seed)
-    marks = [slab.Mark(*frame) for frame in frames if frame[0] in index.offsets]
+    marks = [slab.Point(*frame) for frame in frames if frame[0] in index.offsets]
 
     def last(marks):
         return marks[-1] if marks else None

@@ -26,8 +26,8 @@ from aolog.format.stretch import (
     GATHERED_BYTES,
     NO_SALT,
     SMALL_BYTES,
-    Piece,
     Stretch,
+    Window,
     gather,
     python_gather,
     python_survey,
@@ -93,32 +93,32 @@ class Chain:
             us = stamp_us if column("timestamp") is None else record.timestamp
             self.records.append(record._replace(address=address + i, timestamp=us))
 
-    def piece(self, data: bytes | None = None, *, skip: int = 0) -> Piece:
+    def window(self, data: bytes | None = None, *, skip: int = 0) -> Window:
         """The slab's bytes from BEGIN on, in which a walk goes on after `skip` of them."""
         chunk = bytes(self.data) if data is None else data
         view = memoryview(chunk)
         intact = partial(intact_frames, chunk, view, BEGIN, BEGIN + skip, SALT, -1)
-        return Piece(chunk, view, BEGIN, BEGIN + skip, SALT, intact)
+        return Window(chunk, view, BEGIN, BEGIN + skip, SALT, intact)
 
 
 def record(value: bytes | None = b"v", **fields: Any) -> Record:
     return Record(0, None, None, value, (), None)._replace(**fields)
 
 
-def payloads(values: list[bytes], begin: int = 0) -> Piece:
+def payloads(values: list[bytes], begin: int = 0) -> Window:
     chunk = b"".join(bytes(part) for value in values for part in encode_record(value))
     view = memoryview(chunk)
     intact = partial(intact_records, chunk, view, begin, begin, -1)
-    return Piece(chunk, view, begin, begin, NO_SALT, intact)
+    return Window(chunk, view, begin, begin, NO_SALT, intact)
 
 
 def records_of(stretch: Stretch, header: SlabHeader | None = HEADER) -> list[Record]:
     return list(RecordFrame.of(stretch, BASE, header).records())
 
 
-def read(piece: Piece) -> list[Record]:
-    """All records of the plain frames at the beginning of a piece."""
-    return [each for stretch in gather(piece, BASE) for each in records_of(stretch)]
+def read(window: Window) -> list[Record]:
+    """All records of the plain frames at the beginning of a window."""
+    return [each for stretch in gather(window, BASE) for each in records_of(stretch)]
 
 
 # --- what a stretch is ----------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_small_frames_become_one_stretch_whose_records_are_theirs() -> None:
     chain = Chain()
     for i in range(100):
         chain.add([record(b"%d" % i)], stamp_us=i)
-    (stretch,) = gather(chain.piece(), BASE)
+    (stretch,) = gather(chain.window(), BASE)
     assert stretch[:6] == (BEGIN, chain.end, 100, 100, 0, 99)
     assert records_of(stretch) == chain.records
 
@@ -141,7 +141,7 @@ def test_records_keep_all_that_their_frames_have_in_common_or_alone() -> None:
     chain.add([record(b"e", topic="u"), record(b"f")])
     chain.add([record(b"g", headers=(("n", b"1"), ("n", None))), record(b"h")])
     chain.add([record(b"i", timestamp=-5), record(b"j", timestamp=9, headers=(("m", b""),))])
-    (stretch,) = gather(chain.piece(), BASE)
+    (stretch,) = gather(chain.window(), BASE)
     assert records_of(stretch) == chain.records
     assert stretch.timestamp_us == 8
 
@@ -150,7 +150,7 @@ def test_one_topic_of_all_frames_stays_one() -> None:
     chain = Chain()
     for _ in range(3):
         chain.add([record(topic="orders")] * 2)
-    (stretch,) = gather(chain.piece(), BASE)
+    (stretch,) = gather(chain.window(), BASE)
     assert (stretch.columns.topic, stretch.columns.topics) == ("orders", None)
 
 
@@ -159,29 +159,29 @@ def test_a_large_frame_is_alone_and_is_not_copied() -> None:
     chain.add([record(b"a")])
     chain.add([record(bytes(SMALL_BYTES))])
     chain.add([record(b"b")])
-    piece = chain.piece()
-    first, large, last = gather(piece, BASE)
+    window = chain.window()
+    first, large, last = gather(window, BASE)
     assert (first.frames, large.frames, last.frames) == (1, 1, 1)
     assert large.columns.value is not None
-    assert large.columns.value.obj is piece.chunk
+    assert large.columns.value.obj is window.chunk
 
 
 def test_a_stretch_of_several_frames_is_bounded() -> None:
     chain = Chain()
     for _ in range(200):
         chain.add([record(bytes(1000))])
-    stretches = gather(chain.piece(), BASE)
+    stretches = gather(chain.window(), BASE)
     lengths = [stretch.end - stretch.begin for stretch in stretches]
     assert max(lengths) <= GATHERED_BYTES < max(lengths) + 1040
     assert [records_of(s) for s in stretches] != []
-    assert read(chain.piece()) == chain.records
+    assert read(chain.window()) == chain.records
 
 
 def test_a_topic_that_would_be_copied_too_often_ends_a_stretch() -> None:
     chain = Chain()
     chain.add([record(b"", topic="t" * 249)] * 200)
     chain.add([record(b"", topic="u" * 249)] * 200)
-    assert [stretch.frames for stretch in gather(chain.piece(), BASE)] == [1, 1]
+    assert [stretch.frames for stretch in gather(chain.window(), BASE)] == [1, 1]
 
 
 def test_a_mark_joins_the_frames_before_it_and_ends_a_walk_that_begins_with_it() -> None:
@@ -191,9 +191,9 @@ def test_a_mark_joins_the_frames_before_it_and_ends_a_walk_that_begins_with_it()
     chain.put(b"", kind=KIND_MARK, flags=FLAG_DURABLE, count=0, ordinal=2)
     mark = chain.offsets[-1]
     chain.add([record()])
-    (stretch,) = gather(chain.piece(), BASE)
+    (stretch,) = gather(chain.window(), BASE)
     assert (stretch.end, stretch.frames, records_of(stretch)) == (chain.end, 3, chain.records)
-    assert gather(chain.piece(skip=mark - BEGIN), BASE) == []
+    assert gather(chain.window(skip=mark - BEGIN), BASE) == []
 
 
 def test_a_hole_in_the_ordinals_begins_another_stretch() -> None:
@@ -201,12 +201,12 @@ def test_a_hole_in_the_ordinals_begins_another_stretch() -> None:
     chain.add([record()])
     chain.put(b"v", ordinal=5)
     chain.put(b"v", ordinal=6)
-    assert [(s.ordinal, s.records) for s in gather(chain.piece(), BASE)] == [(0, 1), (5, 2)]
+    assert [(s.ordinal, s.records) for s in gather(chain.window(), BASE)] == [(0, 1), (5, 2)]
 
 
 def test_payloads_of_format_1_have_an_address_each() -> None:
-    piece = payloads([b"a", b"bc", b"def"], begin=100)
-    (stretch,) = gather(piece, BASE)
+    window = payloads([b"a", b"bc", b"def"], begin=100)
+    (stretch,) = gather(window, BASE)
     read = records_of(stretch, None)
     assert [r.value for r in read] == [b"a", b"bc", b"def"]
     assert [r.address - BASE for r in read] == [100, 109, 119]
@@ -239,18 +239,18 @@ def test_a_walk_stops_before_a_frame_that_is_not_plain(fields) -> None:
     end = chain.end
     chain.put(**{"body": b"contents", **fields})
     chain.add([record(b"b")])
-    assert [stretch.end for stretch in gather(chain.piece(), BASE)] == [end]
-    found = survey(chain.piece(), -1, 0, headers=False)
+    assert [stretch.end for stretch in gather(chain.window(), BASE)] == [end]
+    found = survey(chain.window(), -1, 0, headers=False)
     assert found is not None
     assert (found.end, found.frames) == (end, 1)
-    assert survey(chain.piece(skip=end - BEGIN), -1, 0, headers=False) is None
+    assert survey(chain.window(skip=end - BEGIN), -1, 0, headers=False) is None
 
 
 @pytest.mark.parametrize("names", [{"topic": "ö"}, {"headers": (("ö", b""),)}], ids=str)
 def test_a_text_that_is_not_ascii_is_left_to_python(names) -> None:
     chain = Chain()
     chain.add([record(**names)])
-    assert gather(chain.piece(), BASE) == []
+    assert gather(chain.window(), BASE) == []
 
 
 def test_a_damaged_bit_anywhere_ends_the_walk_before_its_frame() -> None:
@@ -263,7 +263,7 @@ def test_a_damaged_bit_anywhere_ends_the_walk_before_its_frame() -> None:
         data = bytearray(chain.data)
         data[at] ^= 1 << rng.randrange(8)
         damaged = sum(offset <= BEGIN + at for offset in chain.offsets) - 1
-        assert read(chain.piece(bytes(data))) == chain.records[:damaged]
+        assert read(chain.window(bytes(data))) == chain.records[:damaged]
 
 
 # --- surveys --------------------------------------------------------------------------------
@@ -275,15 +275,15 @@ def test_a_survey_counts_frames_records_and_times_and_marks_each_16_kib() -> Non
         chain.add([record(bytes(500), timestamp=1000 - i), record(timestamp=1000 + i)],
                   stamp_us=1000 + i, flags=FLAG_DURABLE * (i == 50))  # fmt: skip  # one frame
     chain.put(b"", kind=KIND_MARK, flags=0, count=0, ordinal=200)
-    found = survey(chain.piece(), -1, 17, headers=True)
+    found = survey(chain.window(), -1, 17, headers=True)
     assert found is not None
     assert found[:9] == (chain.end, 101, 100, 200, 0, 200, chain.offsets[50], 901, 1099)
-    offsets = [mark.offset for mark in found.marks]
+    offsets = [point.offset for point in found.points]
     assert offsets[0] == BEGIN
     steps = [b - a for a, b in pairwise(offsets)]
     assert all(INDEX_SPACING <= step < INDEX_SPACING + 700 for step in steps)
-    assert found.marks[0].greatest_before_us == 17
-    assert [m.ordinal for m in found.marks] == [2 * chain.offsets.index(at) for at in offsets]
+    assert found.points[0].greatest_before_us == 17
+    assert [m.ordinal for m in found.points] == [2 * chain.offsets.index(at) for at in offsets]
     heads = [chain.data[at - BEGIN : at - BEGIN + 40] for at in chain.offsets]
     assert found.headers == b"".join(heads)
 
@@ -337,13 +337,13 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
-def _agree(piece: Piece, rng: random.Random) -> None:
-    by_c, by_python = gather(piece, BASE), python_gather(piece, BASE)
+def _agree(window: Window, rng: random.Random) -> None:
+    by_c, by_python = gather(window, BASE), python_gather(window, BASE)
     assert _plain(tuple(by_c)) == _plain(tuple(by_python[: len(by_c)]))
     assert len(by_c) == min(64, len(by_python))
-    for marked, headers in ((-1, True), (rng.randrange(BEGIN), False)):
-        given = survey(piece, marked, 5, headers=headers)
-        assert given == python_survey(piece, marked, 5, headers=headers)
+    for indexed, headers in ((-1, True), (rng.randrange(BEGIN), False)):
+        given = survey(window, indexed, 5, headers=headers)
+        assert given == python_survey(window, indexed, 5, headers=headers)
 
 
 @with_both
@@ -357,7 +357,7 @@ def test_both_halves_survey_and_gather_the_same(seed) -> None:
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         cut = bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
         skip = min(len(cut), rng.choice([0, 0, rng.choice(chain.offsets) - BEGIN]))
-        _agree(chain.piece(cut, skip=skip), rng)
+        _agree(chain.window(cut, skip=skip), rng)
 
 
 @with_both
@@ -373,7 +373,7 @@ def test_both_halves_survey_and_gather_the_same_of_format_1(seed) -> None:
         chunk = bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
         view = memoryview(chunk)
         intact = partial(intact_records, chunk, view, 0, 0, -1)
-        _agree(Piece(chunk, view, 0, 0, NO_SALT, intact), rng)
+        _agree(Window(chunk, view, 0, 0, NO_SALT, intact), rng)
 
 
 @with_both
