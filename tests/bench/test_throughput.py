@@ -12,9 +12,10 @@ def test_a_contender_whose_records_do_not_arrive_is_wrong(tmp_path):
     plan = Plan(str(tmp_path), SIZES["small"]._replace(records=500), (100,))
     groups = throughput.groups(plan)
     group = next(groups)
-    _, each, bridge = group.contenders
+    _, each, _, bridge = group.contenders
     assert [one.name for one in group.contenders] == [
-        throughput.RAW, throughput.RAW_EACH, throughput.BRIDGE["at_least_once"],
+        throughput.RAW, throughput.RAW_EACH, throughput.RAW_STAMPED,
+        throughput.BRIDGE["at_least_once"],
     ]  # fmt: skip  # a list
     with bridge.session(str(tmp_path)) as work:
         assert work() == bridge.records == 1000
