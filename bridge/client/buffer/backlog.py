@@ -121,21 +121,17 @@ class Backlog:
 
     def append(self, message: Message) -> int:
         """Returns its address. The message is in memory. Raises before it is accepted."""
-        if self._unflushed_bytes >= UNFLUSHED_BYTES or len(self._unflushed) >= UNFLUSHED_MESSAGES:
+        unflushed = self._unflushed
+        if self._unflushed_bytes >= UNFLUSHED_BYTES or len(unflushed) >= UNFLUSHED_MESSAGES:
             self.flush()
-        address = self._write(message)
-        self._unflushed.append(message)
-        self._unflushed_bytes += len(message.value or b"")
-        return address
-
-    def _write(self, message: Message) -> int:
-        return self._writer.append(
-            message.value,
-            key=message.key,
-            headers=message.headers,
-            timestamp=message.timestamp_us,
-            topic=message.topic,
+            unflushed = self._unflushed
+        topic, value, key, headers, timestamp_us = message
+        address = self._writer.append(
+            value, key=key, headers=headers, timestamp=timestamp_us, topic=topic
         )
+        unflushed.append(message)
+        self._unflushed_bytes += len(value or b"")
+        return address
 
     def flush(self) -> None:
         """Appended messages survive a crash of the process on return."""
@@ -151,9 +147,14 @@ class Backlog:
         except UsageError:
             self._close_writer()
             self._writer = self._open_writer()
-            for message in self._unflushed:
-                self._write(message)
-            self.flush()
+            unflushed, self._unflushed = self._unflushed, []
+            try:
+                for message in unflushed:
+                    self.append(message)
+                self.flush()
+            except BaseException:  # then all of it, once more
+                self._unflushed = unflushed
+                raise
 
     def read(self) -> list[tuple[int, Message]]:
         """The next messages with their addresses; empty if nothing more was flushed."""

@@ -195,7 +195,9 @@ class KafkaProvider:
                 raise Rejected(f"{TOO_LARGE}: {over_queue(len(value), self._queue_kbytes)}")
         except (RecordRefused, TypeError) as error:
             raise Rejected(f"the client cannot take the message: {error}") from None
-        time_ms = max(1, timestamp_us // 1_000) if timestamp_us else 0
+        time_ms = timestamp_us // 1_000
+        if time_ms < 1 and timestamp_us:
+            time_ms = 1  # 0 would be the present
         while True:
             try:
                 producer.produce(

@@ -120,8 +120,11 @@ class ProviderSender:
             taken.append(i)
         failed = self._provider.flush() if taken else ()
         unanswered = {taken[position] for position in failed}
-        for i in taken:
-            done[i] = i not in unanswered
+        if len(taken) == len(done) and not unanswered:
+            done[:] = b"\1" * len(done)
+        else:
+            for i in taken:
+                done[i] = i not in unanswered
         self.delivered += len(taken) - len(unanswered)
         if failure is None and unanswered:
             failure = _not_acknowledged(failed, len(unanswered))
