@@ -49,6 +49,35 @@ def test_a_mirror_copies_all_but_what_came_from_the_destination(
     assert process.terminate(20) == 0, process.stderr
 
 
+def test_a_bounded_mirror_waits_while_the_destination_is_away_and_loses_nothing(
+    kafka, topic, broker, tmp_path, mirror
+):
+    name, log, bound = topic(), tmp_path / "log", 2_000_000
+    broker.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def send(first: int, end: int) -> None:
+        for number in range(first, end):
+            producer.produce(name, b"%04d" % number * 250)
+        producer.flush(30)
+
+    def arrived() -> list[int]:
+        return [int(each.value[:4]) for each in consume(broker.bootstrap_servers, name, 1)]
+
+    send(0, 10)
+    process = mirror(broker.bootstrap_servers, name, log, "--max-bytes", str(bound))
+    wait_until(lambda: arrived() == [*range(10)])
+    broker.set_down()
+    send(10, 4000)
+    wait_until(lambda: "full: " in process.stderr)
+    assert sum(slab.stat().st_size for slab in log.glob("*.slab")) < 2 * bound
+    broker.set_up()
+    wait_until(lambda: len(arrived()) == 4000)
+    assert arrived() == [*range(4000)]
+    assert process.terminate(20) == 0, process.stderr
+    assert "4,000 acknowledged, 0 pending" in process.stderr
+
+
 def test_a_mirror_sends_what_has_no_usable_time_with_the_present_one(
     kafka, topic, broker, tmp_path, mirror
 ):
