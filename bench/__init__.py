@@ -12,8 +12,10 @@
     sparks, rows        a Spark session of two cores, the same values in every format, two other sources
     target              compares times with the targets that groups declare
     report, machine     the tables on the terminal, and the machine
+    quick               the rows of the README's table, as bars
     results             all figures as JSON; the published ones, in results/, a file for each case
     plot, table         curves, RESULTS.md and the README's table, made of results/ alone
+    sentences           the same for figures within sentences of the pages
 
 Compare times within one run only. Between runs only ratios mean something, and on a shared machine only
 roughly: look at the spread, or at instructions. Each peer is imported in its own file and nowhere else; one

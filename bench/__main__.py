@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cases import CASES, CASES_ON_REQUEST, CASES_WITH_TARGETS
+from bench.quick import CASES as QUICK_CASES
 from bench.sizes import SIZES
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _RESULTS, _PLOTS, _PAGE, _README = "bench/results", "bench/plots", "bench/RESULTS.md", "README.md"
 _EPILOG = f"""\b
 Examples:
+  python -m bench --quick                            the README's table as bars, in a minute
   python -m bench                                    all cases, about twenty minutes
   python -m bench --only arrow --check               does the target hold?
   python -m bench --only append --record-bytes 20    small records
@@ -38,6 +40,8 @@ Examples:
 @click.command(epilog=_EPILOG, context_settings=_CONTEXT)
 @click.option("--size", type=click.Choice(list(SIZES)), default="normal", show_default=True,
               help="How much; small only proves that everything runs.")  # fmt: skip
+@click.option("--quick", is_flag=True,
+              help="The rows of the README's table only, three rounds, drawn as bars.")  # fmt: skip
 @click.option("--only", type=click.Choice(CASES), multiple=True, help="This case; repeatable.")
 @click.option("--instructions", is_flag=True,
               help="Also count instructions, which takes valgrind.")  # fmt: skip
@@ -59,6 +63,7 @@ Examples:
               help="Exit 1 unless the targets of these cases hold, which are printed at the end.")  # fmt: skip
 def main(
     size: str,
+    quick: bool,  # noqa: FBT001 -- click passes it by name
     only: tuple[str, ...],
     instructions: bool,  # noqa: FBT001 -- click passes it by name
     record_bytes: tuple[int, ...],
@@ -76,6 +81,10 @@ def main(
     install '.[bench]'`; missing ones are left out, and so are Apache Kafka without Java and the peer in Go without Go."""
     if publish and size != "normal":
         raise click.UsageError("--publish measures at its own sizes")
+    if quick:
+        if publish or check or only:
+            raise click.UsageError("--quick has cases of its own, and neither targets nor results")
+        only = QUICK_CASES
     cases = [
         case
         for case in CASES
@@ -93,7 +102,9 @@ def main(
     if source is not None:
         found = results.load(source)
     else:
-        found, wrong = _measure(cases, size, record_bytes, repeat, parent, grown=publish)
+        found, wrong = _measure(
+            cases, size, record_bytes, repeat, parent, grown=publish, quick=quick
+        )
     if json_path is not None:
         results.save(json_path, found)
     if publish:
@@ -118,7 +129,7 @@ def _root() -> Path:
 
 def _published(found: Document, *, measured: bool) -> Document:
     """Writes the results, the page and the README's table. Returns all published figures."""
-    from bench import results, table
+    from bench import results, sentences, table
 
     at = str(_root() / _RESULTS)
     if measured:
@@ -126,7 +137,8 @@ def _published(found: Document, *, measured: bool) -> Document:
         found = results.load(at)
     table.write_page(str(_root() / _PAGE), found)
     table.write_readme(str(_root() / _README), found)
-    click.echo(f"figures in: {_PAGE}, {_README}")
+    pages = [_PAGE, _README, *(str(page) for page in sentences.write(_root(), found))]
+    click.echo(f"figures in: {', '.join(pages)}")
     return found
 
 
@@ -138,12 +150,14 @@ def _measure(
     parent: str | None,
     *,
     grown: bool,
+    quick: bool,
 ) -> tuple[Document, bool]:
     """Runs the cases. Returns the results, and whether a case went wrong; that case's figures are left
-    out. grown: measures at the sizes of large how costs grow."""
+    out. grown: measures at the sizes of large how costs grow. quick: few rows, as bars."""
     import tempfile
 
     from bench import machine, report, results
+    from bench import quick as few
     from bench.cases.plan import Plan
     from bench.measure import Wrong
 
@@ -155,17 +169,17 @@ def _measure(
             scale_slabs=large.scale_slabs,
             scale_rounds=large.scale_rounds,
         )
-    rounds = repeat or size.rounds
+    rounds = repeat or (few.ROUNDS if quick else size.rounds)
     groups: list[tuple[Group, list[Measured]]] = []
     panels: list[tuple[Panel, list[Reading], list[Skipped]]] = []
     wrong = False
     with tempfile.TemporaryDirectory(prefix="aolog-bench-", dir=parent) as directory:
         about = machine.describe(directory)
-        click.echo(report.head(about))
-        plan = Plan(directory, size, record_bytes or size.record_bytes)
+        click.echo(report.machine_lines(about) if quick else report.head(about))
+        plan = Plan(directory, size, record_bytes or size.record_bytes, few.ROWS if quick else None)
         for case in cases:
             try:
-                its_groups, its_panels = _run(case, plan, rounds)
+                its_groups, its_panels = _run(case, plan, rounds, quick=quick)
             except Wrong as error:  # the other cases may have taken an hour: keep them
                 wrong = True
                 click.echo(f"{case} went wrong, and counts for nothing: {error}", err=True)
@@ -176,10 +190,11 @@ def _measure(
 
 
 def _run(
-    case: str, plan: Plan, rounds: int
+    case: str, plan: Plan, rounds: int, *, quick: bool
 ) -> tuple[list[tuple[Group, list[Measured]]], list[tuple[Panel, list[Reading], list[Skipped]]]]:
     """Runs a case and prints each group, or panel, as it is done. Raises Wrong."""
     from bench import panel, report
+    from bench import quick as few
     from bench.cases import groups_of_case
     from bench.measure import Group, measure
 
@@ -189,9 +204,10 @@ def _run(
         if not sys.stderr.isatty():
             click.echo(f"measuring: {one.title}", err=True)
         if isinstance(one, Group):
-            timed = measure(one, rounds=rounds, directory=plan.directory, progress=_progress)
-            text = report.table(one, timed, rounds)
-            groups.append((one, timed))
+            group = few.few(one) if quick else one
+            timed = measure(group, rounds=rounds, directory=plan.directory, progress=_progress)
+            text = few.bars(group, timed) if quick else report.table(group, timed, rounds)
+            groups.append((group, timed))
         else:
             readings, skipped = panel.read_panel(one, rounds=rounds, progress=_progress)
             text = panel.text(one, readings, skipped)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from bench.measure import Group, Measured
 
-__all__ = ["as_json", "head", "table"]
+__all__ = ["as_json", "head", "machine_lines", "table"]
 
 _LEGEND = """\
 Medians of wall-clock times. MB: 10^6 bytes of values. x: median of the rounds' ratios to the row
@@ -22,6 +22,11 @@ _TEXT = {"", "on return", "checksum"}  # columns of words; all others are figure
 
 def head(machine: dict[str, object]) -> str:
     """The machine, in lines, and the legend of the tables."""
+    return f"{machine_lines(machine)}\n{_LEGEND}"
+
+
+def machine_lines(machine: dict[str, object]) -> str:
+    """The machine and what is installed."""
     versions = machine["versions"]
     assert isinstance(versions, dict)
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -29,7 +34,7 @@ def head(machine: dict[str, object]) -> str:
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, load {machine['load']}, "
         f"{machine['memory_gb']} GB, {machine['system']}\n"
         f"{machine['python']}, aolog.backend {machine['backend']}, {packages}\n"
-        f"{machine['directory']}: {machine['file_system']}\n{_LEGEND}"
+        f"{machine['directory']}: {machine['file_system']}"
     )
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.plot import axes_of, file_name
+from bench.quick import ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bench.results import Document
 
 __all__ = ["BEGIN", "END", "between", "page", "readme", "write_page", "write_readme"]
@@ -23,11 +26,6 @@ _BUSY = (
     "instructions are to be believed."
 )
 _RECORD_BYTES = 100
-# What the README shows; RESULTS.md has all.
-_README_ROWS = [
-    "aolog", "aolog, values()", "aolog, full records", "aolog, frame a record", "raw file", "msgpack", "arrow IPC",
-    "lmdb", "rocksdict", "sqlite WAL",
-]  # fmt: skip  # a list to read
 
 _PAGE = """\
 # Results
@@ -47,14 +45,14 @@ def page(found: Document) -> str:
 
 
 def readme(found: Document) -> str:
-    """What the README has between the markers: one table, and where it was measured."""
-    runs = [
-        {**run, "cases": [case for case in run["cases"] if case in _COLUMNS]}
-        for run in found["runs"]
-    ]
-    runs = [run for run in runs if run["cases"]]
-    where = [_run(run, named=len(runs) > 1) for run in runs]
-    return "\n\n".join([_contenders(found, only=_README_ROWS), *where])
+    """What the README has between the markers: few rows, and where they were measured."""
+    machines = [run["machine"] for run in found["runs"] if set(run["cases"]) & set(_COLUMNS)]
+    where = dict.fromkeys(
+        f"{one['date'][:10]}, {one['cpu']}, {one['cores']} cores, {one['python']}"
+        for one in machines
+    )
+    busy = _BUSY if any(map(_is_busy, machines)) else ""
+    return f"{_contenders(found, ROWS)}\n\nMeasured {'; '.join(where)}.{busy}"
 
 
 def write_page(path: str, found: Document) -> None:
@@ -96,13 +94,16 @@ def _run(run: dict[str, Any], *, named: bool) -> str:
         f"{what} {machine['date'][:10]} on {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_gb']:.0f} GB, {machine['system']}, {machine['file_system']}; "
         f"{machine['python']}, aolog {versions['aolog']} ({machine['backend']}); {peers}. "
-        f"Load average at the start: {machine['load']}."
-        + (_BUSY if machine["load"] > (machine["cores"] or 1) / 2 else "")
+        f"Load average at the start: {machine['load']}." + (_BUSY if _is_busy(machine) else "")
     )
 
 
-def _contenders(found: Document, *, only: list[str] | None = None) -> str:
-    """A row for each contender, or for `only` these, with its figure in each case."""
+def _is_busy(machine: dict[str, Any]) -> bool:
+    return bool(machine["load"] > (machine["cores"] or 1) / 2)
+
+
+def _contenders(found: Document, names: Collection[str] | None = None) -> str:
+    """A row for each contender, or for these, with its figure in each case."""
     groups = {
         group["case"]: group
         for group in reversed(found["groups"])
@@ -114,9 +115,8 @@ def _contenders(found: Document, *, only: list[str] | None = None) -> str:
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for case in cases:
         for result in groups[case]["results"]:
-            if only is not None and result["name"] not in only:
-                continue
-            rows.setdefault(result["name"], {})[case] = result
+            if names is None or result["name"] in names:
+                rows.setdefault(result["name"], {})[case] = result
     lines = [
         "| | " + " | ".join(_COLUMNS[case] for case in cases) + " | survives | checksum |",
         "|---" * (len(cases) + 3) + "|",
@@ -130,12 +130,19 @@ def _contenders(found: Document, *, only: list[str] | None = None) -> str:
         shown = f"**{name}**" if name == "aolog" else name
         lines.append(f"| {shown} | {' | '.join(cells)} | {one['survives']} | {one['checksum']} |")
     skipped = groups[cases[0]]["skipped"]
-    lines += [f"| {name} |{' - |' * len(cases)} {why} | |" for name, why in skipped.items()]
+    lines += [
+        f"| {name} |{' - |' * len(cases)} {why} | |"
+        for name, why in skipped.items()
+        if names is None or name in names
+    ]
     rounds = groups[cases[0]]["rounds"]
     return (
         f"Nanoseconds for a {_RECORD_BYTES}-byte record, medians of {rounds} rounds. In brackets: the ratio "
         f"to a {_TO} stream, median of the rounds. *Survives*: what the records are safe from when the "
-        "timed part ends; OS: a crash of the process.\n\n" + "\n".join(lines)
+        "timed part ends; OS: a crash of the process."
+        + ("" if names else " Records are values only, except in the rows of *full records*.")
+        + "\n\n"
+        + "\n".join(lines)
     )
 
 

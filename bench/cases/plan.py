@@ -37,16 +37,19 @@ class Values:
 
 @dataclass(frozen=True)
 class Plan:
-    """The sizes, the directory and the peers of a run."""
+    """The sizes, the directory and the peers of a run. names: of the peers, if not all of them run."""
 
     directory: str
     size: Size
     record_bytes: Sequence[int]
+    names: Sequence[str] | None = None
     peers: list[Peer] = field(init=False)
     skipped: list[Skipped] = field(init=False)
 
     def __post_init__(self) -> None:
         peers, skipped = load_peers()
+        if self.names is not None:
+            peers = [peer for peer in peers if peer.name in self.names]
         object.__setattr__(self, "peers", peers)
         object.__setattr__(self, "skipped", skipped)
 

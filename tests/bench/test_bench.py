@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench import measure, results, target
+from bench import measure, quick, results, target
 from bench.__main__ import main
 from bench.cases import CASES, CASES_ON_REQUEST, append_large, read
 from bench.cases.arrow import VALUE_COLUMN
@@ -43,6 +43,20 @@ CASES_OF_RECORDS = [
 def run(tmp_path_factory):
     """Every case at the small size, through the command line: what it printed, and its JSON."""
     return run_small(CASES_RUN, tmp_path_factory.mktemp("bench"))
+
+
+def test_quick_draws_the_rows_of_the_readme_as_bars():
+    done = CliRunner().invoke(main, ["--quick", "--size", "small", "--repeat", "1"])
+    assert done.exit_code == 0, done.output
+    _, *parts = done.stdout.split("\n\n")
+    assert len(parts) == len(quick.CASES)
+    for part in parts:
+        title, *rows = part.strip().splitlines()
+        assert "ns a record" in title
+        assert {row[2:14].strip() for row in rows} == set(quick.ROWS)
+        assert rows[-1].count("█") == 40, "the slowest"
+    refused = CliRunner().invoke(main, ["--quick", "--only", "seek"])
+    assert (refused.exit_code, "--quick has cases of its own" in refused.stderr) == (2, True)
 
 
 def test_a_case_that_goes_wrong_is_named_and_what_others_measured_is_kept(tmp_path, monkeypatch):

@@ -1,8 +1,11 @@
 """What is shown is what was measured: RESULTS.md, the README's table and plots come from bench/results."""
 
 import json
+import re
 
-from bench import results, table
+import pytest
+
+from bench import results, sentences, table
 from bench.child import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,6 +22,30 @@ def test_the_figures_of_the_pages_are_those_that_were_published():
     again = "python -m bench --publish --from bench/results"
     assert table.between(README) == table.readme(COMMITTED), again
     assert table.page(COMMITTED) == PAGE, again
+
+
+@pytest.mark.parametrize("page", sentences.pages(ROOT), ids=lambda page: page.name)
+def test_the_figures_in_sentences_are_those_that_were_published(page):
+    text = page.read_text(encoding="utf-8")
+    assert sentences.filled(text, COMMITTED) == text, (
+        "python -m bench --publish --from bench/results"
+    )
+    assert not re.search(r"^<!-- figure", text, re.MULTILINE), "Markdown ends the paragraph there"
+
+
+def test_where_others_are_faster_they_are():
+    text = (ROOT / "aolog/docs/explanation/performance.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## Where others are faster")
+    shares = re.findall(r"<!-- figure: percent .+? -->(.+?)<!-- end --> %", section)
+    assert shares
+    assert all(float(share.split()[-1]) < 100 for share in shares)
+
+
+def test_a_figure_that_the_results_lack_is_an_error():
+    with pytest.raises(ValueError, match="no 'times / read / nobody / aolog'"):
+        sentences.filled(
+            "so <!-- figure: times / read / nobody / aolog -->1<!-- end -->", COMMITTED
+        )
 
 
 def test_the_results_say_on_what_and_when_they_were_measured():
