@@ -3,6 +3,7 @@
 import functools
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,7 +17,7 @@ import aolog.cli
 import bridge.cli
 import bridge.errors
 import bridge.kafka.embedded
-from aolog.docs import generated
+from aolog.docs import generated, pictures
 from bridge.config.models import Cluster, Config, Route
 
 ROOT = Path(__file__).parent.parent
@@ -60,8 +61,8 @@ def test_relative_links_lead_to_files_and_headings_that_exist(path):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The site's HTML by path, built without a warning: a page in no table of contents, a link to a
+def built(tmp_path_factory):
+    """The directory of the site, built without a warning: a page in no table of contents, a link to a
     heading that is missing, and the like."""
     at = tmp_path_factory.mktemp("site")
     done = subprocess.run(
@@ -70,9 +71,15 @@ def site(tmp_path_factory):
         cwd=at, capture_output=True, text=True, check=False,
     )  # fmt: skip  # one call
     assert done.returncode == 0, done.stderr
+    return at / "html"
+
+
+@pytest.fixture(scope="module")
+def site(built):
+    """The site's HTML by path."""
     return {
-        str(path.relative_to(at / "html")): path.read_text(encoding="utf-8")
-        for path in (at / "html").rglob("*.html")
+        str(path.relative_to(built)): path.read_text(encoding="utf-8")
+        for path in built.rglob("*.html")
     }
 
 
@@ -99,12 +106,50 @@ def test_every_public_name_is_in_the_reference(site, module):
 def test_methods_commands_keys_and_rooms_are_in_the_reference(site):
     assert 'id="aolog.Writer.append_arrow"' in site["reference/python-aolog.html"]
     for name, root in (("aolog", aolog.cli.main), ("bridge", bridge.cli.main)):
-        html = site[f"reference/commands-{name}.html"]
-        assert {each for each in root.commands if f'id="{root.name}-{each}"' not in html} == set()
+        pages = [html for at, html in site.items() if at.startswith(f"reference/commands-{name}")]
+        for command in root.commands:
+            assert sum(f'id="{root.name}-{command}"' in page for page in pages) == 1, command
     keys = site["reference/configuration.html"]
     for table in (Config, Cluster, Route):
         assert {key for key in table.model_fields if f'class="pre">{key}<' not in keys} == set()
     assert "deliver/" in site["project/rooms-bridge.html"]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.browser
+@pytest.mark.xdist_group("site")
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_no_code_is_cut_off_at_1280_pixels(built):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        cut = {}
+        for path in sorted(built.rglob("*.html")):
+            page.goto(path.as_uri())
+            code = page.locator("article pre")
+            wide = code.evaluate_all(
+                "all => all.filter(pre => pre.scrollWidth > pre.clientWidth).map(pre => pre.innerText)"
+            )
+            if wide:
+                cut[str(path.relative_to(built))] = wide
+        browser.close()
+    assert cut == {}
+
+
+def test_every_guide_has_a_line_in_the_index():
+    index = PAGES[DOCS / "index.md"]
+    lines = dict(re.findall(r"^- \[[^\]]+\]\(([\w/-]+\.md)\)(.*)$", index, re.MULTILINE))
+    guides = [path for path in PAGES if path.parent.name in {"how-to", "tutorials"}]
+    assert [path.name for path in guides if not lines[f"{path.parent.name}/{path.name}"]] == []
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_a_picture_is_what_the_command_draws(name):
+    drawn = (DOCS / f"images/{name}.svg").read_text(encoding="utf-8")
+    assert pictures.PICTURES[name]() == drawn, "python -m aolog.docs.pictures"
 
 
 def test_a_room_that_the_page_of_rooms_leaves_out_is_an_error():

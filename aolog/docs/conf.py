@@ -40,6 +40,9 @@ toc_object_entries_show_parents = "hide"
 suppress_warnings = ["ref.python"]  # two classes are called Writer
 html_theme = "furo"
 html_title = f"aolog {release}"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_show_copyright = False  # the licence is in LICENSE
 html_copy_source = False
 html_show_sourcelink = False
 
@@ -75,6 +78,22 @@ def _text(_app: Sphinx, page: str, source: list[str]) -> None:
         return f"]({os.path.relpath(target, here)}{sharp}{anchor})"
 
     source[0] = expanded(re.sub(r"\]\(([^)\s]+)\)", link, source[0]))
+    if page == "index":
+        source[0] = _with_contents(source[0])
+
+
+def _with_contents(index: str) -> str:
+    """The index with its lists of pages as the tables of contents that the theme's sidebar shows: one for each
+    section, under its heading."""
+
+    def section(match: re.Match[str]) -> str:
+        pages = re.findall(r"^- \[[^\]]+\]\((\w[\w/-]+)\.md\)", match[0], re.MULTILINE)
+        if not pages:
+            return match[0]
+        head = f":caption: {match[1]}\n:maxdepth: 1\n:hidden:"
+        return "\n".join([match[0].rstrip(), "", "```{toctree}", head, "", *pages, "```", "", ""])
+
+    return re.sub(r"^## (.+)\n(?:(?!## ).*\n)*", section, index, flags=re.MULTILINE)
 
 
 def _docstring(

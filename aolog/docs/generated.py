@@ -3,6 +3,7 @@
 `conf.py` puts the text in place of the block before Sphinx reads the page. Each function returns Markdown:
 
     commands PROGRAM          the help of every command, as click prints it
+    commands PROGRAM NAME…    the help of these commands; NAME may be --help, for the program's own
     configuration             every key of the bridge's configuration, from its schema
     metrics                   every metric of the bridge
     errors                    every error: its code, exit status and docstring
@@ -58,18 +59,31 @@ def _table(head: str, rows: Iterable[Sequence[str]]) -> str:
 # --- commands -------------------------------------------------------------------------------
 
 
-def commands(program: str) -> str:
-    """The help of the program and of each of its commands."""
+def commands(program: str, *names: str) -> str:
+    """The help of these commands, or of the program and all of its commands."""
     module = {"aolog": "aolog.cli", "aolog-bridge": "bridge.cli"}[program]
     root = importlib.import_module(module).main
-    return "\n".join(_helps(root, click.Context(root, info_name=program, terminal_width=80)))
+    context = click.Context(root, info_name=program, terminal_width=80)
+    helps: list[str] = []
+    for name in names or ("--help", *sorted(root.commands)):
+        helps += [_help(root, context)] if name == "--help" else _helps(root, context, name)
+    return "\n".join(helps)
 
 
-def _helps(command: click.Command, context: click.Context) -> Iterator[str]:
-    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
-    for name, each in sorted(getattr(command, "commands", {}).items()):
-        if not each.hidden:
-            yield from _helps(each, click.Context(each, parent=context, info_name=name))
+def _help(command: click.Command, context: click.Context) -> str:
+    return f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+
+
+def _helps(group: click.Group, context: click.Context, name: str) -> Iterator[str]:
+    """The help of a command of the group, and of the commands below it."""
+    command = group.commands[name]
+    if command.hidden:
+        return
+    inner = click.Context(command, parent=context, info_name=name)
+    yield _help(command, inner)
+    if isinstance(command, click.Group):
+        for each in sorted(command.commands):
+            yield from _helps(command, inner, each)
 
 
 # --- configuration --------------------------------------------------------------------------
