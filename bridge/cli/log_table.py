@@ -65,7 +65,7 @@ def lines_of(logs: Sequence[dict[str, Any]], width: int | None = None) -> list[L
         column
         for column in _COLUMNS
         if (wide or not column.wide or (several and column.head == "CLUSTER"))
-        and any(column.cell(log) is not None for log in logs)
+        and (not logs or any(column.cell(log) is not None for log in logs))
     ]
     cells = [[_words(column.cell(log)) for column in columns] for log in logs]
     heads = [column.head for column in columns]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.cli.log_table import advice_of
+from bridge.cli.log_table import advice_of, lines_of
 from bridge.supervise.status import STUCK_S
 from bridge.supervise.turns import Phase
 from tests.bridge.operate.test_http import LOG
 
 WELL = LOG._replace(lost_records=0, gaps=0, dead_lettered=0, dropped=0)
+
+
+@pytest.mark.parametrize("width", [None, 70, 120])
+def test_a_table_of_no_logs_is_its_head(width: int | None) -> None:
+    (head,) = lines_of([], width)
+    assert head.text.startswith("LOG")
+    assert "STATE" in head.text
 
 
 def test_a_log_without_a_problem_needs_no_advice() -> None:
