@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def with_archive(
     path: str | os.PathLike[str], url: str, storage: Storage | None = None
 ) -> WithArchive:
-    """The path of a local log that is read with the archive below the URL. Raises UsageError for format 1,
-    NotALog if one of the two is missing, CorruptionError for the archive of another log."""
+    """The path of a local log that is read with the archive below the URL. Raises UsageError for one without a
+    UUID, NotALog if one of the two is missing, CorruptionError for the archive of another log."""
     if not is_url(url):
         raise UsageError(f"{url}: is not the URL of a store", hint="s3://BUCKET/PREFIX")
     place, url = absolute(path), normal_url(url)
@@ -39,7 +39,7 @@ def with_archive(
 
 
 def local_uuid(path: str, storage: Storage) -> str | None:
-    """The log's UUID in hex; None in format 1, and if no header is intact. Raises NotALog, CorruptionError,
+    """The log's UUID in hex; None without headers, and if none is intact. Raises NotALog, CorruptionError,
     StorageError."""
     with Log(path, storage) as log:
         log.require_slabs()

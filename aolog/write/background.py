@@ -43,7 +43,7 @@ class Background:
     ) -> None:
         self._path = path
         self._options = options
-        self._set(State())
+        self._set(State())  # and `_due`: when each task is due
         self._is_needed = (  # and not started yet
             options.flush_seconds is not None
             or options.sync == "interval"

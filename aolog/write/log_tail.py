@@ -52,9 +52,9 @@ class LogTail:
         self.failed: SyncFailed | None = None  # after which nothing is synced
         self._look_due_s = 0.0  # of the next close look at the slab's file
         self._lost_from = ADDRESS_END  # records from here on are not in the log: see SlabLost
-        self.device = Lock()
+        self.device = Lock()  # held by the thread that syncs, and while a slab is sealed
         self._chain = chain
-        self._opened_end = chain.end
+        self._opened_end = chain.end  # where this writer began
         self._slab: ActiveSlab | None = None  # the last one that has grown here
         self._grows()
 

@@ -48,7 +48,7 @@ class SlabChain:
         self.storage = storage
         self.syncs = options.sync != "never"  # whether the policy is to sync at all
         self._options = options
-        self._most = options.most_waiting
+        self._most = options.most_waiting  # bounds of what a slab's frames may keep waiting
         self._retention = options.bounds
         self._full_warn_at_s = 0.0  # 0: there was room; infinite: the warning is logged
         self._known_slabs: Known = {}  # sizes of slabs, so that pruning reads each one once

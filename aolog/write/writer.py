@@ -101,7 +101,7 @@ class Writer(Inlet):
         self.path = absolute(path)  # slabs to come do not move with the process
         self._options = options
         self._frame_bytes, self._syncs_each_flush = options.frame_bytes, options.sync == "flush"
-        self._pack = packer(options.compression, options.compression_level)
+        self._pack = packer(options.compression, options.compression_level)  # of frames; None: none
         self._checks = RecordChecks(options)
         self._begin(0, 0)
         self._commit = GroupCommit()
@@ -119,7 +119,7 @@ class Writer(Inlet):
         locks = self._lock, self._tail.device, self._commit.mutex
         bounds = options.max_record_bytes, self._frame_bytes or most.bytes, most.records
         self._prepare(*locks, self._commit.threads, *bounds, self._syncs_each_flush)
-        self._room = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)  # an append waits here if retention blocks
         # Whether this thread holds it. threading.Condition asks any lock this way.
         self._is_locked: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
 
