@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _WIDE = 110  # from this width on there is room for every column
-_NAME_MIN = 12
+_NAME_MIN = 6  # of a long name, if numbers take the rest
 
 
 class Column(NamedTuple):
@@ -85,9 +85,11 @@ def lines_of(logs: Sequence[dict[str, Any]], width: int | None = None) -> list[L
     lines, said = [Line(line(heads), "head")], set()
     for log, row in zip(logs, cells, strict=True):
         lines.append(Line(line(row), "log", _shown_state(log), at))
-        if (note := notes_of(log)) in said:
+        note = notes_of(log)
+        if note in said:
             note = ("as above",)
-        said.add(note)
+        elif note:
+            said.add(note)
         lines += (Line(text, "note") for each in note for text in _wrapped(each, width))
     return lines
 
@@ -110,7 +112,9 @@ def _wrapped(text: str, width: int | None) -> list[str]:
     text = one_line(text)
     if width is None:
         return [f"    {text}"]
-    return textwrap.wrap(text, width, initial_indent="    ", subsequent_indent="      ")
+    return textwrap.wrap(
+        text, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
+    )
 
 
 # --- why, and what to do ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aolog.errors import one_line
-from bridge.cli.log_table import lines_of
+from bridge.cli.log_table import Line, lines_of
 from bridge.cli.running import on_signals
 from bridge.cli.status import ask, headlines
 
@@ -119,6 +119,16 @@ def _no_key(wait_s: float, over: threading.Event) -> str:
     return ""
 
 
+def _fitting(lines: list[Line], room: int) -> list[Line]:
+    """The first logs, each with all of its lines, and how many more there are."""
+    if len(lines) <= room:
+        return lines
+    begins = [i for i, line in enumerate(lines) if line.of == "log"]
+    shown = max([i for i in begins if i < room], default=0)
+    left = sum(i >= shown for i in begins)
+    return [*lines[:shown], Line(f"{left:,} more", "note")]
+
+
 def picture(found: dict[str, Any], width: int, height: int | None, order: str) -> Text:
     """What fits. found: `/status`. order: one of ORDERS. height: None: all logs, without the keys."""
     import textwrap
@@ -132,11 +142,7 @@ def picture(found: dict[str, Any], width: int, height: int | None, order: str) -
     head = [part for line in (first, *others) for part in textwrap.wrap(one_line(line), width)]
     lines = lines_of(sorted(found["logs"], key=ORDERS[order]), width)
     if height is not None:
-        room = max(4, height - len(head) - 3)
-        if len(lines) > room:
-            left = sum(line.of == "log" for line in lines[room - 1 :])
-            lines = lines[: room - 1]
-            lines.append(lines[0]._replace(text=f"{left:,} more", of="note"))
+        lines = _fitting(lines, max(4, height - len(head) - 3))
     dead = any(cluster["state"] in _DEAD for cluster in found.get("clusters", ()))
     text = Text("\n".join(head) + "\n\n", style="", no_wrap=True)
     for line in lines:

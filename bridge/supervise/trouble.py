@@ -37,7 +37,7 @@ def troubles_of(log: LogStatus) -> list[Trouble]:
     found = []
     if log.stuck:
         found.append(
-            Trouble("its thread hangs", "look at the disk, and restart the bridge", "retry")
+            Trouble("its thread hangs", "look at the disk, and restart the bridge", "cause")
         )
     if log.phase == Phase.PAUSED:
         return [*found, Trouble("paused by an operator", "resume it on the page", "cause")]

@@ -32,7 +32,7 @@ def test_a_log_without_a_problem_needs_no_advice() -> None:
         ({"state": "connecting"}, "check bootstrap_servers"),
         ({"state": "blocked"}, "SIGHUP"),
         ({"state": "blocked", "phase": Phase.PAUSED}, "resume it"),
-        ({"silent_s": STUCK_S + 1}, "hangs"),
+        ({"silent_s": STUCK_S + 1}, "restart the bridge"),
         ({"lost_records": 1}, "status --log"),
         ({"gaps": 1}, "status --log"),
         ({"dead_lettered": 1}, "replay --dead-letter"),
@@ -42,8 +42,7 @@ def test_a_log_without_a_problem_needs_no_advice() -> None:
 )
 def test_each_problem_has_its_advice(changes: dict[str, object], said: str) -> None:
     advice = advice_of(WELL._replace(**changes).as_json())  # type: ignore[arg-type]
-    assert said in advice
-    assert ";" not in advice.partition(said)[2] or changes.get("state") == "blocked"
+    assert advice.count(said) == 1
 
 
 def test_what_the_disk_shows_has_advice_too() -> None:

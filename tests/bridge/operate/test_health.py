@@ -35,7 +35,7 @@ STALL = Stall(topic="t", partition=1, leader="b1", seconds=9.0)
             "_AUTHENTICATION: no", "check the user, the password", "cause",
         ),
         (WELL._replace(phase=Phase.PAUSED, state="blocked"), "paused", "resume it", "cause"),
-        (WELL._replace(silent_s=STUCK_S + 1), "hangs", "look at the disk", "retry"),
+        (WELL._replace(silent_s=STUCK_S + 1), "hangs", "look at the disk", "cause"),
         (
             WELL._replace(phase=Phase.STANDING, state="blocked", error="fenced; stop the other one"),
             "fenced", "stop the other one", "retry",
