@@ -3,7 +3,7 @@
 Pure: bytes to a value and back. The rules are in aolog/docs/reference/archive.md.
 
     {"aolog_archive": 1, "log": UUID, "topic": TEXT or null, "sequence": N, "write": ID,
-     "floor": ADDRESS, "held": true or false, "entries": [ENTRY, ...], "xxh3": HASH}
+     "floor": ADDRESS, "held": true or false, "transactions": {...}, "entries": [ENTRY, ...], "xxh3": HASH}
 
 xxh3 is of all bytes before its key and the comma before that. The write id is random: no two manifests
 have the same bytes, and so no ETag returns where a store makes it from the content.
@@ -12,18 +12,20 @@ have the same bytes, and so no ETag returns where a store makes it from the cont
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+import struct
+from typing import Any, NamedTuple
 
 import xxhash
 
 from aolog.errors import MALFORMED, AologError, CorruptionError, NewerFormat
-from aolog.format.slab import ADDRESS_END
+from aolog.format.slab import ADDRESS_END, HEADER_LEN, SlabHeader, decode_slab_header
 
 MANIFEST = "archive.json"
 SLABS = "slabs/"
-VERSION = 1
+VERSION_PLAIN, VERSION = 1, 2  # 2 if an entry has a header of its own
 _HASH_KEY = b', "xxh3": "'
 _DIGEST_DIGITS = 64  # sha256
+_HEADER_HASH = struct.Struct("<I")
 
 
 class Entry(NamedTuple):
@@ -41,6 +43,10 @@ class Entry(NamedTuple):
     greatest_us: int | None = None
     epoch: int = 0
     etag: str = ""  # of the object; readers demand it for every range
+    # Of a slab that was written before its place in the log was known (publish/objects.py): the object's name,
+    # and the slab's header, `packed_header`, which counts in place of the one in the object.
+    name: str = ""
+    header: str = ""
 
     @property
     def size(self) -> int:
@@ -50,7 +56,11 @@ class Entry(NamedTuple):
     @property
     def object_name(self) -> str:
         """Below the archive's URL. Another content has another name."""
-        return f"{SLABS}{self.base:020d}-{self.end:020d}-{self.sha256[:16]}.slab"
+        return self.name or f"{SLABS}{self.base:020d}-{self.end:020d}-{self.sha256[:16]}.slab"
+
+    def own_header(self) -> SlabHeader | None:
+        """The header that counts in place of the object's; None if the object's counts."""
+        return unpacked_header(self.header) if self.header else None
 
 
 class Manifest(NamedTuple):
@@ -64,6 +74,8 @@ class Manifest(NamedTuple):
     floor: int = 0
     entries: tuple[Entry, ...] = ()  # by base; they do not overlap
     held: bool = False  # whether the archive's retention removes nothing
+    # (id, commits), a commit as (version, what it published: records, digest, plan), ascending by version.
+    transactions: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()
 
     @property
     def end(self) -> int:
@@ -83,11 +95,37 @@ def object_range(name: str) -> tuple[int, int] | None:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The object's bytes."""
-    fields = {"aolog_archive": VERSION, "log": manifest.uuid} | manifest._asdict()
+    own = any(entry.header for entry in manifest.entries)
+    version = VERSION if own else VERSION_PLAIN
+    fields = {"aolog_archive": version, "log": manifest.uuid} | manifest._asdict()
     del fields["uuid"]
-    fields["entries"] = [entry._asdict() for entry in manifest.entries]
+    fields["transactions"] = dict(manifest.transactions)
+    if not manifest.transactions:
+        del fields["transactions"]
+    fields["entries"] = [_fields(entry) for entry in manifest.entries]
     body = json.dumps(fields)[:-1].encode()
     return body + _HASH_KEY + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    fields = entry._asdict()
+    if not entry.header:
+        del fields["name"], fields["header"]
+    return fields
+
+
+def packed_header(header: SlabHeader) -> str:
+    """The encoded header as hexadecimal digits, without its hash and the zeros before that."""
+    return header.encode()[: -_HEADER_HASH.size].rstrip(b"\0").hex()
+
+
+def unpacked_header(text: str) -> SlabHeader:
+    """The inverse. Raises ValueError."""
+    hashed = bytes.fromhex(text).ljust(HEADER_LEN - _HEADER_HASH.size, b"\0")
+    found = decode_slab_header(hashed + _HEADER_HASH.pack(xxhash.xxh32_intdigest(hashed)))
+    if not isinstance(found, SlabHeader):
+        raise ValueError("a slab's header is malformed")  # noqa: TRY004 -- the text is wrong
+    return found
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
@@ -105,7 +143,9 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         if rest.rstrip() != xxhash.xxh3_64_hexdigest(body).encode() + b'"}':
             raise _damaged(path, "its hash differs")
         entries = tuple([Entry(**entry) for entry in fields.pop("entries")])
-        manifest = Manifest(uuid=fields.pop("log"), entries=entries, **fields)
+        given = fields.pop("transactions", {})
+        commits = tuple([(id_, tuple(map(tuple, rows))) for id_, rows in given.items()])
+        manifest = Manifest(uuid=fields.pop("log"), entries=entries, transactions=commits, **fields)
         _check(manifest)
     except AologError:
         raise
@@ -124,6 +164,9 @@ def _check(manifest: Manifest) -> None:
             raise ValueError(f"the slab at {entry.base} is out of order")
         if len(bytes.fromhex(entry.sha256)) * 2 != _DIGEST_DIGITS:
             raise ValueError(f"the checksum of the slab at {entry.base} has another length")
+        own = entry.own_header()
+        if own is not None and (own.base, own.topic_uuid.hex()) != (entry.base, manifest.uuid):
+            raise ValueError(f"the header of the slab at {entry.base} is another's")
         at = entry.end
 
 

@@ -4,6 +4,7 @@
     publication.py  one process completes their headers and publishes them in all logs of the job,
                     by one rename
     ../log/publications.py   the next holder of the lock completes a publication that was killed
+    objects.py      the same in an object store, by one compare-and-swap
     leftovers.py    removes the pending slabs of dead tasks
 
 The manifest (aolog/log/manifest.py) names the published slabs and their transactions; FORMAT.md has the

@@ -240,13 +240,13 @@ def _completed(
             storage.unlink(opened.directory / name)
     completed = {}
     for slab in slabs:
-        following = _after_loss(following, slab.lost)
+        following = after_loss(following, slab.lost)
         completed[slab.name] = PublishedSlab(log, following.base)
         following = _complete(root, slab, following, storage)
     return completed
 
 
-def _after_loss(following: SlabHeader, records: int | None) -> SlabHeader:
+def after_loss(following: SlabHeader, records: int | None) -> SlabHeader:
     """`header_after` of a slab that does not exist, and in which these records were: readers find a gap
     of reason "missing" there. records: None if their number is unknown."""
     if records == 0:

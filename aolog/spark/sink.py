@@ -2,7 +2,7 @@
 in their logs at its commit, at once and only once.
 
 Tasks write pending slabs (aolog/publish) and describe them in their commit messages. The driver
-publishes the slabs that the messages name. For a batch, Spark pickles the writer and calls `commit` on
+publishes the slabs that the messages name; below a URL tasks upload them (publish/objects.py). For a batch, Spark pickles the writer and calls `commit` on
 another copy, so the writer holds the job's name. For a stream, Spark makes one writer to plan a batch
 and another to commit it, so the job's name follows from the query's id. Only tasks know that id; their
 messages carry it.
@@ -31,6 +31,7 @@ from aolog.errors import NotALog, UsageError, counted, warn
 from aolog.log.directory import Log
 from aolog.log.lock import warn_of_limits
 from aolog.log.manifest import Content, Transaction
+from aolog.publish import objects
 from aolog.publish.leftovers import abort
 from aolog.publish.pending import log_path
 from aolog.publish.publication import check_free, publish
@@ -40,6 +41,7 @@ from aolog.spark.schema import COLUMNS, check_rows
 from aolog.spark.shipping import parcel
 from aolog.spark.sink_options import SinkOptions, read_sink_options
 from aolog.spark.skipped import QUERY_ID
+from aolog.storage.objects.url import is_url
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from aolog.publish.objects import SentSlab
     from aolog.publish.pending import PendingSlab
     from aolog.publish.publication import Published
 
@@ -58,7 +61,7 @@ class Written(WriterCommitMessage):
     as the task's context has them; a job of foreachBatch has them too. checkpoints: the directory of
     Spark's setting."""
 
-    slabs: tuple[PendingSlab, ...]
+    slabs: tuple[PendingSlab | SentSlab, ...]
     digest: int = 0
     query: str | None = None
     batch: int | None = None
@@ -97,6 +100,14 @@ def _checked(
         )
     routed = "log" in check_rows(schema, "record", topic="string", gap=COLUMNS["gap"])
     read = read_sink_options(options, stream=stream)
+    if is_url(read.root):
+        if routed:
+            raise UsageError(
+                "column log: below a URL is one log, because a commit of several could not be atomic",
+                hint="drop the column, or write below a directory",
+            )
+        objects.check_store(read.root)
+        return read
     check_free(read.root, [] if routed else [read.log], mode=read.writer.mode)
     warn_of_limits(read.root, Storage())
     return read
@@ -130,7 +141,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: removes what the job wrote and did not publish."""
-        abort(self.options.root, self.job, _slabs(_messages(messages)))
+        _abort(self.options, self.job, _messages(messages))
 
     def __reduce__(self) -> Any:
         return parcel(BatchWriter, self.options, self.job)
@@ -179,7 +190,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         del batchId
         written = _messages(messages)
         for query in {message.query for message in written if message.query is not None}:
-            abort(self.options.root, _job_of(self.options, query), _slabs(written))
+            _abort(self.options, _job_of(self.options, query), written)
 
     def __reduce__(self) -> Any:
         return parcel(StreamWriter, self.options)
@@ -206,14 +217,31 @@ def _messages(messages: list[WriterCommitMessage | None]) -> list[Written]:
     return [message for message in messages if isinstance(message, Written)]
 
 
-def _slabs(messages: list[Written]) -> list[PendingSlab]:
+def _slabs(messages: list[Written]) -> list[Any]:
+    """PendingSlabs, or SentSlabs if the root is a URL."""
     return [slab for message in messages for slab in message.slabs]
+
+
+def _abort(options: SinkOptions, job: str, messages: list[Written]) -> None:
+    end = objects.abort if is_url(options.root) else abort
+    end(options.root, job, _slabs(messages))
 
 
 def _written(
     options: SinkOptions, job: str, batches: Iterator[pa.RecordBatch], *, digest: bool
-) -> tuple[tuple[PendingSlab, ...], int]:
+) -> tuple[tuple[PendingSlab | SentSlab, ...], int]:
     """The slabs, and the digest of their rows."""
+    if not is_url(options.root):
+        return _written_below(options, job, batches, digest=digest)
+    with objects.scratch() as directory:
+        local = options._replace(root=directory)
+        slabs, total = _written_below(local, job, batches, digest=digest)
+        return tuple(objects.send(options.root, directory, job, slabs)), total
+
+
+def _written_below(
+    options: SinkOptions, job: str, batches: Iterator[pa.RecordBatch], *, digest: bool
+) -> tuple[tuple[PendingSlab, ...], int]:
     total = 0
     with Router(options, job) as router:
         for batch in batches:
@@ -252,7 +280,8 @@ def _publish(
     options: SinkOptions, job: str, messages: list[Written], transaction: Transaction | None
 ) -> None:
     # A descriptor for each log's lock: Java raised this process's limit to the most that the system allows.
-    done = publish(
+    commit = objects.commit if is_url(options.root) else publish
+    done = commit(
         options.root,
         job,
         _slabs(messages),

@@ -15,13 +15,14 @@ from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import (
     boolean,
-    directory,
     naming,
+    place,
     refused,
     size,
     unknown,
     whole_number,
 )
+from aolog.storage.objects.url import is_url
 from aolog.storage.storage import Storage
 from aolog.write.options import WriterOptions, table
 from aolog.write.validate import check_topic, read_mode
@@ -54,7 +55,7 @@ _IGNORED = {"path", "checkpointlocation", "queryname", "includeheaders", "includ
 
 
 class SinkOptions(NamedTuple):
-    """root: absolute. log: for rows without one. topic: replaces that of all records. app: names what
+    """root: absolute, or the URL of an object store. log: for rows without one. topic: replaces that of all records. app: names what
     commits, in place of a stream's query; version: of a batch, which is not a transaction without an app.
     fail_on_repeated: whether a version that was published with other rows is an error. checkpoint: of a
     stream, as given."""
@@ -116,8 +117,12 @@ def read_sink_options(options: Mapping[str, str], *, stream: bool) -> SinkOption
     for key in given:
         if key not in OPTION_NAMES and key not in _IGNORED and not key.startswith("kafka."):
             raise unknown(key, OPTION_NAMES)
-    root = directory(given.get("path", ""))
+    root = place(given.get("path", ""))
     log = given.get("log")
+    if is_url(root):
+        if log not in {None, "."}:
+            raise refused("log", "below a URL is one log, at the URL itself", "add it to the URL")
+        log = "."
     if log is None:
         log = "." if is_log(root, Storage()) else _DEFAULT_LOG
     with naming("log"):

@@ -137,7 +137,7 @@ def test_a_damaged_manifest_and_a_newer_one_are_refused_and_nothing_is_written()
     whole = encode_manifest(Manifest(UUID, entries=(slab(0),)))
     assert refusal(whole.replace(b'"sequence": 0', b'"sequence": 1')).code == "corrupt"
     assert refusal(whole[:-9]).code == "corrupt"
-    assert refusal(b'{"aolog_archive": 2, "log": "?"}').code == "newer_format"
+    assert refusal(b'{"aolog_archive": 3, "log": "?"}').code == "newer_format"
 
 
 def test_an_object_under_a_slabs_name_with_another_content_is_refused():

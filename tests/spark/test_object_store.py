@@ -83,9 +83,51 @@ def test_a_log_and_its_archive_are_one_table(spark, load, roots):
         moved.rename(first)
 
 
-def test_a_sink_refuses_a_url(spark, roots):
+def test_a_batch_is_written_below_a_url_and_appears_at_once(spark, load, roots):
+    url = f"{ROOT_URL[: -len('/logs')]}/written"
+    frame = spark.range(0, 300, 1, 3).selectExpr("cast(id AS string) AS value", "'k' AS key")
+    frame = frame.selectExpr("cast(value AS binary) AS value", "cast(key AS binary) AS key")
+    for version in (1, 1, 2):  # a version is written once
+        frame.write.format("aolog").mode("append").options(txnAppId="job", txnVersion=version).save(
+            url
+        )
+    found = load(url, columns="offset,value").collect()
+    assert sorted(int(row["value"]) for row in found) == sorted([*range(300), *range(300)])
+    assert len({row["offset"] for row in found}) == 600
+    assert aolog.verify(url).ok
+    with aolog.Reader(url, strict=True) as reader:
+        assert len(list(reader)) == 600
+        reader.seek(ordinal=450)
+        assert reader.read() is not None
+
+
+def test_a_stream_is_written_below_a_url_once(spark, roots, tmp_path):
+    url = f"{ROOT_URL[: -len('/logs')]}/streamed"
+
+    def run(checkpoint: str) -> None:
+        query = (
+            spark.readStream.format("aolog").load(str(roots / "archived"))
+            .selectExpr("key", "value").writeStream.format("aolog").trigger(availableNow=True)
+            .option("checkpointLocation", str(tmp_path / checkpoint)).start(url)
+        )  # fmt: skip  # one chain
+        query.awaitTermination()
+
+    run("one")
+    (
+        tmp_path / "one" / "commits" / "0"
+    ).unlink()  # as if it was killed before Spark noted the batch
+    for crc in (tmp_path / "one" / "commits").glob(".*"):
+        crc.unlink()
+    run("one")
+    with aolog.Reader(url, strict=True) as reader:
+        assert len(list(reader)) == 600
+
+
+def test_several_logs_are_not_written_below_a_url(spark, roots):
     from pyspark.errors import PySparkException
 
-    frame = spark.createDataFrame([(b"x",)], "value binary")
-    with pytest.raises(PySparkException, match="not a file system for logs"):
+    frame = spark.createDataFrame([(b"x", "a")], "value binary, log string")
+    with pytest.raises(PySparkException, match="below a URL is one log"):
         frame.write.format("aolog").mode("append").save(f"{ROOT_URL}/new")
+    with pytest.raises(PySparkException, match="the archive of a local log"):
+        frame.drop("log").write.format("aolog").mode("append").save(f"{ROOT_URL}/archived")

@@ -49,7 +49,7 @@ def columns(**types: object) -> StructType:
     ("options", "problem"),
     [
         ({}, "option path: names no log"),
-        ({"path": "s3a://bucket/x"}, "option path: s3a://bucket/x: s3a: is not a file system"),
+        ({"path": "hdfs://host/x"}, "option path: hdfs://host/x: hdfs: is not a file system"),
         ({"slabByte": "1"}, "option slabbyte: is not known; did you mean slabBytes"),
         ({"nonsense": "1"}, "option nonsense: is not known; there are log, topic"),
         ({"log": "../x"}, "option log: '../x' names no log"),

@@ -269,7 +269,14 @@ def _commit(job: Job, view: View, uploaded: tuple[Entry, ...], leftovers: tuple[
     kept = tuple([entry for entry in entries if entry.end > floor])
     if (floor, kept) == (old.floor, old.entries):
         return _committed(view, old, leftovers)
-    manifest = Manifest(job.uuid, job.topic, old.sequence + 1, job.write_id, floor, kept, old.held)
+    manifest = old._replace(
+        uuid=job.uuid,
+        topic=job.topic,
+        sequence=old.sequence + 1,
+        write=job.write_id,
+        floor=floor,
+        entries=kept,
+    )
     return Writing(job, view, uploaded, manifest, leftovers)
 
 

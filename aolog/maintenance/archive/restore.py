@@ -9,6 +9,7 @@ from aolog.errors import CorruptionError, NotALog, StorageFailed, UsageError, lo
 from aolog.format.archive import MANIFEST, Entry, decode_manifest
 from aolog.log.names import slab_name
 from aolog.storage.directory import Inside, beside
+from aolog.storage.objects.overlay import Overlay
 from aolog.storage.objects.requests import Found, Get, Tag
 from aolog.storage.objects.url import is_url, normal_url
 from aolog.storage.storage import Storage, absolute, parent_of
@@ -82,7 +83,7 @@ def restore(
 
 def _is_there(path: Inside, entry: Entry, storage: Storage) -> bool:
     found = storage.entry(path)
-    if found is None or found.size != entry.size:
+    if found is None or found.size != entry.size or entry.header:
         return False
     digest = hashlib.sha256()
     with storage.open_read(path) as file:
@@ -111,4 +112,7 @@ def _fetch(client: Client, entry: Entry, path: Inside, storage: Storage) -> None
                 hint="put an older version of the object back if the bucket keeps versions",
                 path=client.url,
             )
+        if (header := entry.own_header()) is not None:
+            for at, part in Overlay(header, entry.size, file.pread).parts():
+                file.pwrite_all([part], at)
     file.close()

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from aolog.errors import StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Entry, decode_manifest
 from aolog.storage.objects.client import Client
+from aolog.storage.objects.overlay import Overlay
 from aolog.storage.objects.read_ahead import ReadAhead
 from aolog.storage.objects.requests import Absent, Found, Get, Refused, Tag
 from aolog.storage.objects.url import normal_url
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aolog.format.frame import Buffer
+    from aolog.format.slab import SlabHeader
 
 REFRESH_S = 1.0  # a follower sees a commit after it; one request of 0.0000004 USD
 _THREADS = 8  # of all open objects: ranges under way
@@ -60,6 +62,7 @@ class _Object(NamedTuple):
     size: int
     etag: str
     is_final: bool  # whether it never grows
+    header: SlabHeader | None = None  # in place of the one in the object
 
 
 class Folder:
@@ -119,7 +122,8 @@ def _file_name(entry: Entry) -> str:
 
 
 def _slab(entry: Entry) -> _Object:
-    return _Object(entry.object_name, entry.size, entry.etag, entry.final)
+    header = entry.own_header()
+    return _Object(entry.object_name, entry.size, entry.etag, entry.final, header)
 
 
 class _OpenFile:
@@ -131,7 +135,10 @@ class _OpenFile:
         self._data = self._open()
 
     def _open(self) -> ReadAhead:
-        return ReadAhead(self._object.size, self._fetch, self._pool, self._start_next)
+        at = self._object
+        data = ReadAhead(at.size, self._fetch, self._pool, self._start_next)
+        self._overlay = None if at.header is None else Overlay(at.header, at.size, data.read)
+        return data
 
     def _start_next(self) -> None:
         """Opens the next slab of the archive, whose beginning a scan reads next."""
@@ -173,7 +180,8 @@ class _OpenFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         try:
-            return self._data.read(size, offset)
+            found = self._data.read(size, offset)
+            return found if self._overlay is None else self._overlay.over(found, offset)
         except _Gone as gone:
             self.folder.forget()
             if not self._follow():
