@@ -69,9 +69,24 @@ def mark_units(path: str) -> None:
     Path(path, _UNITS_FILE).touch(mode=0o600)
 
 
-def save_positions(path: str, uuid: bytes, mark: Mark, positions: Mapping[Source, int]) -> None:
+def read_names(path: str) -> dict[str, UUID]:
+    """The ids of topics by name, as `save_positions` got them; empty without a usable file."""
+    try:
+        told = json.loads(Path(path, _FILE).read_text(encoding="utf-8"))
+        return {str(name): UUID(found) for name, found in told["names"].items()}
+    except (OSError, *MALFORMED):
+        return {}
+
+
+def save_positions(
+    path: str,
+    uuid: bytes,
+    mark: Mark,
+    positions: Mapping[Source, int],
+    names: Mapping[str, UUID] | None = None,
+) -> None:
     """Replaces the file. The log must be durable up to the mark. A file that is lost with the power
-    costs time at the next start."""
+    costs time at the next start. names: the topics' ids."""
     source, offset = mark.origin
     told = {
         "log": uuid.hex(),
@@ -81,6 +96,7 @@ def save_positions(path: str, uuid: bytes, mark: Mark, positions: Mapping[Source
             [each.cluster, str(each.topic_id), each.partition, position]
             for each, position in sorted(positions.items())
         ],
+        "names": {name: str(found) for name, found in (names or {}).items()},
     }
     file = Path(path, _FILE)
     draft = file.with_suffix(".new")

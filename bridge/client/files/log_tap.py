@@ -1,11 +1,13 @@
 """Topics into a log, each record once: what the file sinks read.
 
-At the start the log itself says how far each partition has come (log_positions.py); the group's committed
-offset only helps where the log has no position of a partition, or where another member of the group went
-further. It is committed with the topic's id, and counts for no other topic.
+The log is one of `bridge.pull`: each record has its origin in a header, and at the start the log itself says
+how far each partition has come. The group's committed offset only helps where the log has no position of a
+partition, or where another member of the group went further. It is committed with the topic's id, and counts
+for no other topic.
 
-Records are appended after the cluster has said once more that their topics have the ids that the
-positions have: ids never come back. Otherwise the client begins again at the new topic's first record.
+A topic that was made anew has another id, and begins at its first record. Records are appended after the
+cluster has said once more that their topics have these ids: ids never come back. While a topic has none (the
+embedded broker and Kafka before 2.8), its name counts.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ import logging
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
+from uuid import NAMESPACE_URL, UUID, uuid5
 
-from aolog import Writer
+from aolog import Reader, Writer
 from aolog.log.retention import Retention
 from bridge.client.consumer import Consumer
 from bridge.client.errors import ReceiveFailed
 from bridge.client.files.file_sinks import day_of
-from bridge.client.files.log_positions import LogPositions, place_header
 from bridge.errors import Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.consumed import LeftOut, Omissions
+from bridge.pull.origin import HEADER_NAME, Origin, Source
+from bridge.pull.positions import Mark, read_names, read_positions, save_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,8 +68,12 @@ class LogTap:
         with ExitStack() as stack:
             self._writer = Writer(log, retention=Retention(max_slabs=_SLABS, when_full="error"))
             stack.callback(self._writer.close)
-            self._writer.sync()  # the positions' file says that everything before them is durable
-            self._positions = LogPositions(log)
+            self._writer.sync()  # a process that was killed may not have
+            self._path = str(log)
+            self._positions = read_positions(self._path)
+            self._ids = read_names(self._path)
+            self._cluster = next((source.cluster for source in self._positions), "")
+            self._mark: Mark | None = None
             try:
                 self._look()
             except Unanswered as error:  # asked again before the first record is appended
@@ -121,30 +129,60 @@ class LogTap:
     def _look(self) -> set[str]:
         """Which topics were made anew since the last look: their positions begin again."""
         self._look_due_s = time.monotonic() + _LOOK_S
-        topics = self._catalog.existing(self._topics)
-        return self._positions.meet(topics, self._writer.end)
+        self._cluster, anew = self._catalog.cluster_id(), set[str]()
+        for name, topic in self._catalog.existing(self._topics).items():
+            now, before = topic.id if topic.id.int else _id_of_name(name), self._id_of(name)
+            if now == before:
+                continue
+            if before == _id_of_name(name):  # what was read without an id is of this topic
+                self._begin(now, {s.partition: at for s, at in self._positions.items()
+                                  if s.topic_id == before})  # fmt: skip  # one call
+            else:
+                _log.error("topic %s was made anew; it is read from its beginning", name)
+                self._begin(now, {each.number: 0 for each in topic.partitions})
+                anew.add(name)
+            self._ids[name] = now
+        return anew
+
+    def _begin(self, topic_id: UUID, offsets: dict[int, int]) -> None:
+        """Where partitions of a topic begin."""
+        for partition, offset in offsets.items():
+            self._positions[Source(self._cluster, topic_id, partition)] = offset
+
+    def _id_of(self, name: str) -> UUID:
+        return self._ids.get(name) or _id_of_name(name)
+
+    def _source(self, place: Place) -> Source:
+        return Source(self._cluster, self._id_of(place[0]), place[1])
 
     def _append(self, records: list[Received]) -> int:
         appended = 0
         for record in records:
-            place = (record.topic, record.partition)
-            if record.offset < self._positions.next.get(place, 0):
+            source = self._source((record.topic, record.partition))
+            if record.offset < self._positions.get(source, 0):
                 continue  # it is in the log
-            self._writer.append(
+            address = self._writer.append(
                 record.value,
                 key=record.key,
-                headers=(*record.headers, place_header(record.partition, record.offset)),
+                headers=(*record.headers, (HEADER_NAME, source.prefix + b"%d" % record.offset)),
                 timestamp=self._time_us(record),
                 topic=record.topic,
             )
-            self._positions.next[place] = record.offset + 1
+            self._positions[source] = record.offset + 1
+            self._mark = Mark(address, Origin(source, record.offset))
             appended += 1
         if appended:
             self._writer.sync()
             if time.monotonic() >= self._save_due_s:
-                self._positions.save(self._writer.end)
+                self._save()
                 self._save_due_s = time.monotonic() + _SAVE_S
         return appended
+
+    def _save(self) -> None:
+        with Reader(self._path) as reader:
+            uuid = reader.topic_uuid
+        if self._mark is not None and uuid is not None:
+            save_positions(self._path, uuid, self._mark, self._positions, self._ids)
 
     def _time_us(self, record: Received) -> int | None:
         """None for no time, and for one outside the years 1 to 9999: then the time of append counts."""
@@ -160,8 +198,8 @@ class LogTap:
 
     def note_of(self, topic: str) -> str:
         """What is committed beside offsets of the topic."""
-        found = self._positions.ids.get(topic)
-        return "" if found is None else f"{_NOTE}{found}"
+        found = self._id_of(topic)
+        return "" if found == _id_of_name(topic) else f"{_NOTE}{found}"
 
     def start_of(
         self, place: Place, committed: int, note: str, low: int | None, high: int | None
@@ -170,7 +208,7 @@ class LogTap:
         topic, partition = place
         mine = self.note_of(topic)
         is_others = bool(mine) and note.startswith(_NOTE) and note != mine
-        wanted = self._positions.next.get(place)
+        wanted = self._positions.get(self._source(place))
         if wanted is None:
             return low if is_others else None
         counts = not is_others and (high is None or committed <= high)
@@ -178,7 +216,7 @@ class LogTap:
         if high is not None and start > high:
             _log.error("%s/%d ends at %d and the log has come to %d: records were lost there, or the topic was"
                        " made anew; it is read from its beginning", topic, partition, high, wanted)  # fmt: skip  # one call
-            self._positions.next[place] = low or 0
+            self._positions[self._source(place)] = low or 0
             return low
         if low is not None and start < low:
             _log.error("%s/%d: %d offsets are gone before they were read: retention removed them",
@@ -189,3 +227,8 @@ class LogTap:
     def close(self) -> None:
         """Ends both."""
         self._open.close()
+
+
+def _id_of_name(topic: str) -> UUID:
+    """In place of the id that a topic does not have."""
+    return uuid5(NAMESPACE_URL, topic)

@@ -14,7 +14,7 @@ from aolog.errors import UsageError
 from bridge.cli import main
 from bridge.pull.archive import Archive
 from bridge.pull.origin import HEADER_NAME, Origin, Source, origin_of
-from bridge.pull.positions import Mark, read_positions, save_positions
+from bridge.pull.positions import Mark, read_names, read_positions, save_positions
 from tests.waiting import Child
 
 SOURCE = Source("cluster", UUID(int=28), 3)
@@ -99,6 +99,17 @@ def test_records_after_the_saved_positions_count(tmp_path):
     fill(log, SOURCE, range(10, 12))
     fill(log, OTHER, range(5, 6))
     assert read_positions(str(log)) == {SOURCE: 12, OTHER: 6}
+
+
+def test_the_topics_ids_are_saved_with_the_positions(tmp_path):
+    log = tmp_path / "log"
+    last = fill(log, SOURCE, range(10))
+    assert read_names(str(log)) == {}
+    names = {"t": SOURCE.topic_id}
+    save_positions(str(log), uuid_of(log), Mark(last, Origin(SOURCE, 9)), {SOURCE: 10}, names)
+    assert read_names(str(log)) == names
+    (log / "pull-positions.json").write_text("{}")
+    assert read_names(str(log)) == {}
 
 
 def test_a_log_with_other_records_is_refused_and_no_log_has_no_positions(tmp_path):

@@ -1,12 +1,10 @@
 """A file client's position belongs to a topic, not to its name: on a real Apache Kafka."""
 
-import struct
 import uuid
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from aolog import Writer
 from bridge.client.config import load
 from bridge.client.files.log_tap import LogTap
 from tests.bridge.client.configurations import consumer_config
@@ -41,15 +39,16 @@ def make_anew(kafka, topic, count):
     send(kafka, topic, named(b"new", count))
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_a_topic_made_anew_while_the_client_was_stopped_is_read_from_its_beginning(
-    kafka, topic, tap, tmp_path, caplog
+    kafka, topic, tap, tmp_path, caplog, reset
 ):
     name, log = topic(), tmp_path / "log"
     send(kafka, name, named(b"old", 5))
     run(tap(name), log, 5)
     run(tap(name), log, 5)  # the same topic goes on
     make_anew(kafka, name, 9)
-    run(tap(name), log, 14)
+    run(tap(name, auto_offset_reset=reset), log, 14)
     assert values(log) == [*named(b"old", 5), *named(b"new", 9)]
     assert f"topic {name} was made anew; it is read from its beginning" in caplog.text
     caplog.clear()
@@ -100,17 +99,3 @@ def test_an_offset_that_was_committed_for_the_old_topic_does_not_count(kafka, to
     late.close()
     run(tap(name), log, 9)
     assert values(log) == named(b"new", 9)
-
-
-def test_a_log_without_ids_goes_on_where_it_was(kafka, topic, tap, tmp_path, caplog):
-    name, log = topic(), tmp_path / "log"
-    send(kafka, name, named(b"m", 5))
-    with Writer(log) as writer:
-        for i, value in enumerate(named(b"m", 3)):
-            place = ("aolog-kafka", struct.pack("<iq", 0, i))
-            writer.append(value, headers=[place], topic=name)
-    run(tap(name), log, 5)
-    assert values(log) == named(b"m", 5)
-    make_anew(kafka, name, 9)
-    run(tap(name), log, 14)
-    assert values(log) == [*named(b"m", 5), *named(b"new", 9)]
