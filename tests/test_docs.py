@@ -213,6 +213,16 @@ def test_commands_and_their_options_that_the_pages_name_exist():
     assert named > 150
 
 
+@pytest.mark.parametrize("root", [aolog.cli.main, bridge.cli.main], ids=lambda root: root.name)
+def test_the_list_of_commands_says_what_the_help_of_each_begins_with(root):
+    shown = root.get_help(click.Context(root, terminal_width=200))
+    _, _, listed = shown.partition("\nCommands:\n")
+    sentences = dict(re.findall(r"^  (\S+) +(\S.*)\.$", listed.partition("\n\n")[0], re.MULTILINE))
+    assert sentences.keys() == set(root.commands)
+    for name, sentence in sentences.items():
+        assert " ".join((root.commands[name].help or "").split()).startswith(sentence), name
+
+
 def test_the_version_is_said_once_and_the_same():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert aolog.__version__ == project["version"]

@@ -8,15 +8,15 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 
 _COMMANDS = {
-    "append": ("aolog.cli.append", "Append each line of FILEs, or of standard input, to LOG."),
+    "append": ("aolog.cli.append", "Append each line of the FILEs, or of standard input, to LOG."),
     "archive": ("aolog.cli.archive", "Archive LOG below URL in an object store."),
     "backup": ("aolog.cli.backup", "Copy LOG to a new DIR, consistently, beside its writer."),
     "cursor": ("aolog.cli.cursor", "List, show, set and delete cursors."),
     "hold": ("aolog.cli.archive", "Keep all that the archive below URL has; or --release it."),
-    "info": ("aolog.cli.info", "Show what LOG holds, its cursors and its writer."),
+    "info": ("aolog.cli.info", "Show what LOG holds."),
     "prune": ("aolog.cli.prune", "Remove the oldest slabs of LOG until the limits are met."),
     "read": ("aolog.cli.read", "Print the records of LOG up to its end as it is now."),
-    "repair": ("aolog.cli.repair", "Copy the intact records of a damaged LOG to a new one."),
+    "repair": ("aolog.cli.repair", "Copy the intact records of a damaged LOG."),
     "restore": ("aolog.cli.archive", "Make a log in a new DIR from the archive below URL."),
     "salvage": ("aolog.cli.salvage", "Print the remains of damaged frames of LOG, unverified."),
     "tail": ("aolog.cli.read", "Print the last records of LOG; with -f, also each new one."),

@@ -8,27 +8,45 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 
 _COMMANDS = {
-    "broker": ("bridge.simulate.broker_command", "Run a broker to try things out."),
-    "check-config": ("bridge.cli.check_config", "Show what a configuration would run."),
-    "cluster": ("bridge.testing.apache_kafka.command", "Run a real Apache Kafka, for development."),
-    "consume": ("bridge.client.consume_command", "Print the records of a topic."),
-    "cursors": ("bridge.cli.cursors", "Show the cursors of bridges."),
-    "demo": ("bridge.simulate.demo.command", "Watch an outage and a kill lose nothing."),
-    "files": ("bridge.client.files.command", "Files to a topic, or a topic to files."),
-    "ingest": ("bridge.ingest.command", "Take records over HTTP into logs."),
-    "mirror": ("bridge.pull.commands.mirror", "Copy topics from one cluster to another."),
+    "broker": ("bridge.simulate.broker_command", "Run the embedded broker on loopback."),
+    "check-config": (
+        "bridge.cli.check_config",
+        "Check FILE (TOML or JSON) and show what `run --config FILE` would do.",
+    ),
+    "cluster": ("bridge.testing.apache_kafka.command", "Run Apache Kafka (KRaft) on loopback."),
+    "consume": (
+        "bridge.client.consume_command",
+        "Print the committed records of TOPIC as they come.",
+    ),
+    "cursors": ("bridge.cli.cursors", "Show the cursors of bridges on LOG."),
+    "demo": ("bridge.simulate.demo.command", "Watch real records survive an outage and a kill."),
+    "files": ("bridge.client.files.command", "Run one of hazdev-broker's file clients."),
+    "ingest": ("bridge.ingest.command", "Answer a POST when its records are durable in a log."),
+    "mirror": (
+        "bridge.pull.commands.mirror",
+        "Copy the committed records of topics to topics of the same names.",
+    ),
     "offsets": (
         "bridge.pull.commands.topics",
-        "Show offsets, lag of a group; set a group's offsets.",
+        "Show the first and the next offset of each partition, and what a group has committed.",
     ),
-    "pull": ("bridge.pull.commands.pull", "Write topics to a log."),
-    "replay": ("bridge.cli.replay", "Send a range, or dead letters, again."),
+    "pull": (
+        "bridge.pull.commands.pull",
+        "Write the committed records of topics to a log, each once.",
+    ),
+    "replay": ("bridge.cli.replay", "Send a range of LOG again, or its dead letters."),
     "run": ("bridge.cli.run", "Forward logs to topics."),
-    "seek": ("bridge.cli.seek", "Move a bridge's cursor."),
-    "simulate": ("bridge.simulate.command", "Try faults on a page in the browser."),
-    "status": ("bridge.cli.status", "Show a bridge's status."),
-    "top": ("bridge.cli.top", "Watch a running bridge."),
-    "topics": ("bridge.pull.commands.topics", "List, describe or create topics."),
+    "seek": ("bridge.cli.seek", "Move the cursor of the bridge of LOG."),
+    "simulate": (
+        "bridge.simulate.command",
+        "Run the real log and the real bridge against the embedded broker.",
+    ),
+    "status": ("bridge.cli.status", "Show the status of a running bridge."),
+    "top": ("bridge.cli.top", "Show the status of a running bridge, the most urgent logs first."),
+    "topics": (
+        "bridge.pull.commands.topics",
+        "List the topics of a cluster, describe one, or create one.",
+    ),
 }
 
 
