@@ -6,11 +6,16 @@ report with the fixture `said` are printed at the end of the run, with the time 
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import logging
 import os
+import shutil
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -65,6 +70,41 @@ _BEGIN_FIRST = (
 )  # fmt: skip  # a list
 
 
+class OneDirectory:
+    """A directory for all temporary files of a run and of its processes, killed ones too. It is removed at the
+    end of a run in which nothing failed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        before = tempfile.gettempdir()
+        self._where = tempfile.mkdtemp(prefix="aolog-")
+        Path(self._where).chmod(0o711)  # for tests of two users
+        self._of_java = Path(before, f"hsperfdata_{getpass.getuser()}")
+        self._failed = True
+        os.environ["TMPDIR"] = tempfile.tempdir = self._where
+        os.environ["SPARK_SUBMIT_OPTS"] = f"-Djava.io.tmpdir={self._where}"
+        if config.option.basetemp is None:
+            config.option.basetemp = f"{self._where}/pytest"
+
+    @pytest.hookimpl
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """What is left of a failure is kept."""
+        self._failed = exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Names what is kept."""
+        if self._failed:
+            terminalreporter.write_line(f"temporary files: {self._where}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """After the workers have ended."""
+        if not self._failed:
+            shutil.rmtree(self._where, ignore_errors=True)
+        with contextlib.suppress(OSError):  # of Javas that ended; a running one has a file there
+            self._of_java.rmdir()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--long`: also the tests that take minutes or gigabytes."""
     parser.addoption("--long", action="store_true", help="also run the tests marked slow")
@@ -103,9 +143,12 @@ def pytest_runtest_teardown() -> None:
     logging.getLogger("aolog").setLevel(logging.NOTSET)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses a directory
 def pytest_configure(config: pytest.Config) -> None:
     """xdist begins groups in the order of collection, which is set below. Examples of Hypothesis may take
     long on a loaded machine; with `--long` there are more."""
+    if not hasattr(config, "workerinput"):  # workers of xdist use what the run has
+        config.pluginmanager.register(OneDirectory(config))
     settings.register_profile("small", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("long", settings.get_profile("small"), max_examples=1000)
     settings.load_profile("long" if config.getoption("--long") else "small")

@@ -57,11 +57,16 @@ def keytool() -> str:
     return found
 
 
+def cache_directory() -> Path:
+    """What is kept for later runs, and what all processes of this user share. It may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aolog-bridge"
+
+
 def jars(pom: Path = POM) -> Path:
     """The directory of a server's jars, which the first call fetches. It is complete or absent: jars
     are gathered beside it, and the directory is renamed when it is complete. Processes that ask at
     the same time wait for the one that fetches. Raises KafkaUnavailable."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aolog-bridge"
+    cache = cache_directory()
     folder = cache / f"kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)

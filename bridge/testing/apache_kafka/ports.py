@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import random
 import socket
-import tempfile
-from pathlib import Path
 from typing import Final
+
+from bridge.testing.apache_kafka.jars import cache_directory
 
 # Ports below Linux' range for outgoing connections (32768 up). In that range a client that
 # keeps trying to reach a server that is down can be given the server's own port, connect to
@@ -22,8 +21,8 @@ _claims: Final = contextlib.ExitStack()
 def free_ports(count: int) -> list[int]:
     """Free ports, all different; no other process that asks here gets them while this one runs."""
     ports: list[int] = []
-    folder = Path(tempfile.gettempdir(), f"aolog-ports-{os.getuid()}")
-    folder.mkdir(exist_ok=True)
+    folder = cache_directory() / "ports"
+    folder.mkdir(parents=True, exist_ok=True)
     # Not the seeded generator: processes with one seed would ask for the same ports.
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         if len(ports) == count:

@@ -48,6 +48,7 @@ _JAVA_OPTIONS: Final = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",  # which is a file in /tmp
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -344,7 +345,11 @@ class KafkaServer:
         self.stop()
 
     def _command(self) -> list[str]:
-        return [self._java, *_JAVA_OPTIONS, *self._sharing, "-cp", self._classpath]
+        return [
+            self._java, *_JAVA_OPTIONS, *self._sharing,
+            f"-Djava.io.tmpdir={self._properties.parent}",  # a library of LZ4, which a kill leaves
+            "-cp", self._classpath,
+        ]  # fmt: skip  # a command line
 
     def _admin(self) -> AdminClient:
         # log_level 0: that a server which is not up refuses connections is no news.
