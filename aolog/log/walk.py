@@ -133,7 +133,7 @@ class Walker:
     def _from_chunk(self, take: Callable[[], _Found | None]) -> _Found | None:
         """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up."""
         found = (
-            take() if self._chunk_at <= self.offset <= self._chunk_at + len(self._chunk) else None
+            take() if self._chunk_at <= self.offset < self._chunk_at + len(self._chunk) else None
         )
         if not found and (not self._chunk or self._chunk_at < self.offset):
             read = self._chunk

@@ -367,17 +367,21 @@ class Scan:
 
 
 def _past(frames: list[RecordFrame], progress: Progress) -> tuple[Progress, list[ScanOutcome]]:
-    """Past frames of records, each of which closes a gap; what they have from the wanted address on."""
+    """Past intact frames, of which the first closes a gap; what they have from the wanted address on."""
     results: list[ScanOutcome] = []
-    for frame in frames:
-        progress, gaps = progress.intact(frame.ordinal)
+    if progress.gap is not None:
+        progress, gaps = progress.intact(frames[0].ordinal)
         results += gaps
-        wanted = progress.position.address
-        rest = frame.after(0 if wanted <= frame.address else frame.index_of(wanted))
-        if rest is not None:
+    wanted = progress.position.address
+    for frame in frames:
+        address, end, _, _, _, _, columns, _, _ = frame
+        if wanted <= address:
+            if columns.records:
+                results.append(frame)
+        elif (rest := frame.after(frame.index_of(wanted))) is not None:
             results.append(rest)
-        progress = progress.moved(frame.end, frame.end_ordinal)
-    return progress, results
+        wanted = max(wanted, end)
+    return progress.moved(wanted, frames[-1].end_ordinal), results
 
 
 def _portion(slab: Slab, frames: list[Frame]) -> tuple[list[Frame], list[Frame]]:

@@ -276,7 +276,7 @@ class ReaderView:
         reading = self.reading
         if reading is not None and reading.rows is rows and not reading.is_read:
             return reading if reading.position.address < end else None
-        self.end_rows()
+        self._end_rows()
         frame = self._peek(end)
         if frame is not None:
             reading = FrameRecords(frame, rows)
@@ -292,8 +292,7 @@ class ReaderView:
         if reading is not None:
             reading.end()
 
-    @_fail_stop
-    def end_rows(self) -> None:
+    def _end_rows(self) -> None:
         """Stops reading a frame record by record. The scan gets back its unread records, if any."""
         reading = self.reading
         if reading is not None:
@@ -301,6 +300,8 @@ class ReaderView:
             self.reading = None
             if (rest := reading.end()) is not None:
                 self._scan.put_back(rest)
+
+    end_rows = _fail_stop(_end_rows)
 
     def _peek(self, end: int = ADDRESS_END) -> RecordFrame | None:
         """The next frame, which stays in the scan; None if there is none yet that begins before `end`. Then
@@ -342,7 +343,7 @@ class ReaderView:
     ) -> _Result | None:
         """What `use` makes of the next batch; None if there is none. The position moves once the result is
         made. until_s: waits for a batch, up to that time of `time.monotonic`. end: None from that address on."""
-        self.end_rows()
+        self._end_rows()
         if self._position.address >= end:
             return None
         if self._peek() is None and (until_s is None or not self.wait(until_s)):

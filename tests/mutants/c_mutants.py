@@ -200,7 +200,7 @@ _ROWS = {
     "walking": (
         ("a walk takes a header with a wrong hash", "XXH32(head, HASHED_LEN, seed) != u32_at(head + HASHED_LEN)", "0", DAMAGED),
         ("a walk takes a body with a wrong hash",
-         "XXH3_64bits(frame->body, (size_t)padded) != (uint64_t)i64_at(head + 8)",
+         "body_hash(frame->body, (size_t)padded) != (uint64_t)i64_at(head + 8)",
          "0", DAMAGED),
         ("a walk takes a payload with a wrong hash",
          "XXH32(head + PAYLOAD_HEADER, length, 0) != u32_at(head + 4)",

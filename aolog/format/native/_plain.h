@@ -8,6 +8,7 @@
 #define AOLOG_PLAIN_H
 
 #include "_format.h"
+#include "_hash_wide.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -154,6 +155,16 @@ find_columns(Plain *frame)
 
 /* --- the frame ------------------------------------------------------------------------------ */
 
+#define WIDE_MIN 1024 /* shorter ones take as long either way */
+
+static WideHash wide_hash; /* NULL: there is none */
+
+static inline uint64_t
+body_hash(const char *body, size_t length)
+{
+    return wide_hash != NULL && length >= WIDE_MIN ? wide_hash(body, length) : XXH3_64bits(body, length);
+}
+
 /* As find_plain, for format 1. */
 static inline int
 find_payload(const Chunk *chunk, size_t at, int is_new, Plain *frame)
@@ -202,7 +213,7 @@ find_plain(const Chunk *chunk, size_t at, int is_new, Plain *frame)
         padded > room - FRAME_HEADER || frame->records > FRAME_HEADER + padded)
         return 0;
     frame->body = head + FRAME_HEADER;
-    if (is_new && XXH3_64bits(frame->body, (size_t)padded) != (uint64_t)i64_at(head + 8))
+    if (is_new && body_hash(frame->body, (size_t)padded) != (uint64_t)i64_at(head + 8))
         return 0;
     frame->length = FRAME_HEADER + (size_t)padded;
     frame->is_mark = kind == KIND_MARK;

@@ -6,14 +6,14 @@
 
 #define WIDTH_MAX 6 /* the fields of a record */
 
+/* Its size is its number of columns. */
 typedef struct {
-    PyObject_HEAD
+    PyObject_VAR_HEAD
     PyTypeObject *type; /* a class derived from tuple; NULL: entries instead of rows */
     allocfunc alloc;
-    Py_ssize_t width;
     Py_ssize_t at; /* index of the next row */
     Py_ssize_t end;
-    Column columns[WIDTH_MAX];
+    Column columns[1];
 } Rows;
 
 /* --- the type ------------------------------------------------------------------------------ */
@@ -69,7 +69,7 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
     Rows *rows = (Rows *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(rows->type);
-    for (Py_ssize_t i = 0; i < rows->width; i++)
+    for (Py_ssize_t i = 0; i < Py_SIZE(rows); i++)
         Py_VISIT(rows->columns[i].shared);
     return 0;
 }
@@ -79,7 +79,7 @@ rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
     rows->end = 0; /* no more rows */
-    for (Py_ssize_t i = 0; i < rows->width; i++)
+    for (Py_ssize_t i = 0; i < Py_SIZE(rows); i++)
         column_clear(&rows->columns[i]);
     Py_CLEAR(rows->type);
     return 0;
@@ -134,17 +134,14 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_ValueError, "1 to 6 columns, one for rows without a kind, and 0 <= first <= end");
         return NULL;
     }
-    Rows *self = (Rows *)((allocfunc)PyType_GetSlot(kind, Py_tp_alloc))(kind, 0);
+    Rows *self = (Rows *)((allocfunc)PyType_GetSlot(kind, Py_tp_alloc))(kind, width);
     if (self == NULL)
         return NULL;
-    while (self->width < width) {
-        Column *column = &self->columns[self->width];
-        self->width++; /* released on an error */
-        if (take_column(column, PyTuple_GetItem(columns, self->width - 1), end) < 0) {
+    for (Py_ssize_t i = 0; i < width; i++)
+        if (take_column(&self->columns[i], PyTuple_GetItem(columns, i), end) < 0) {
             Py_DECREF(self);
             return NULL;
         }
-    }
     if (!alone) {
         Py_INCREF(type);
         self->type = (PyTypeObject *)type;
@@ -162,11 +159,11 @@ static inline PyObject *
 row_at(const Rows *self, Py_ssize_t i)
 {
     PyObject *items[WIDTH_MAX], *row = NULL;
-    Py_ssize_t made = 0;
-    while (made < self->width && (items[made] = field(&self->columns[made], i)) != NULL)
+    Py_ssize_t made = 0, width = Py_SIZE(self);
+    while (made < width && (items[made] = field(&self->columns[made], i)) != NULL)
         made++;
     /* Last, so that no code, not even its __del__, sees a row without its items. */
-    if (made == self->width)
+    if (made == width)
         row = self->alloc(self->type, made);
     if (row == NULL) {
         while (made > 0)
@@ -233,5 +230,5 @@ static PyType_Slot rows_slots[] = {
 };
 
 PyType_Spec aolog_rows_spec = {
-    "aolog.format.native._speed.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, rows_slots,
+    "aolog.format.native._speed.Rows", offsetof(Rows, columns), sizeof(Column), Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, rows_slots,
 };

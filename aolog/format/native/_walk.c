@@ -278,6 +278,7 @@ int
 aolog_walk_begin(PyObject *module)
 {
 #if HASHES
+    wide_hash = aolog_wide_hash();
     return PyModule_AddFunctions(module, walk_methods);
 #else
     (void)module;
