@@ -105,6 +105,7 @@ WITHOUT_EXTRAS = [
     ("aolog read s3://bucket/log", "objects"),
     ("aolog archive LOG s3://bucket/log", "objects"),
     ("aolog restore s3://bucket/log COPY", "objects"),
+    ("aolog hold s3://bucket/log", "objects"),
     ("aolog tail LOG", None),
     ("aolog info LOG", None),
     ("aolog verify LOG", None),
