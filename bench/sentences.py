@@ -4,7 +4,8 @@
 
     times / CASE / A / B              the time of A as a multiple of B's
     percent / CASE / A / B            the same in percent
-    longer / CASE / TARGET            by how many percent the ratio of a target exceeds 1
+    ratio / CASE / TARGET             of a target
+    longer / CASE / TARGET            by how many percent that exceeds 1
     median / CASE / PROBE / FIGURE    of a panel
 
 A case with several groups or panels gives the least and the greatest: "1.4 to 1.8". A comment must not begin
@@ -57,7 +58,8 @@ def filled(text: str, found: Document) -> str:
 
 
 def _shown(value: float, kind: str) -> str:
-    return f"{value:.0f}" if value >= 10 or kind == "percent" else f"{value:.1f}".removesuffix(".0")
+    whole = value >= 10 or kind in {"percent", "longer"}
+    return f"{value:.0f}" if whole else f"{value:.1f}".removesuffix(".0")
 
 
 def _times(found: Document, case: str, slow: str, fast: str) -> list[float]:
@@ -73,11 +75,14 @@ def _percent(found: Document, case: str, one: str, other: str) -> list[float]:
     return [100 * ratio for ratio in _times(found, case, one, other)]
 
 
-def _longer(found: Document, case: str, target: str) -> list[float]:
-    ratios = [
+def _ratio(found: Document, case: str, target: str) -> list[float]:
+    return [
         one["ratio"] for one in found["targets"] if one["case"] == case and one["what"] == target
     ]
-    return [100 * (ratio - 1) for ratio in ratios]
+
+
+def _longer(found: Document, case: str, target: str) -> list[float]:
+    return [100 * (ratio - 1) for ratio in _ratio(found, case, target)]
 
 
 def _median(found: Document, case: str, probe: str, figure: str) -> list[float]:
@@ -92,6 +97,7 @@ def _median(found: Document, case: str, probe: str, figure: str) -> list[float]:
 _KINDS: dict[str, Callable[..., list[float]]] = {
     "times": _times,
     "percent": _percent,
+    "ratio": _ratio,
     "longer": _longer,
     "median": _median,
 }
