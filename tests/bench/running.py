@@ -20,6 +20,7 @@ CASES_OF_BRIDGE = (
     "pull",
 )  # run by tests of their own
 CASES_OF_SPARK = ("spark",)  # likewise
+CASES_OF_STORES = ("store",)  # likewise
 
 
 def quiet(_: str) -> None:

@@ -22,13 +22,16 @@ from bench.sizes import SIZES
 from tests.bench.running import (
     CASES_OF_BRIDGE,
     CASES_OF_SPARK,
+    CASES_OF_STORES,
     results_of,
     run_small,
 )
 
 LIMITS = {RAW_BLOCKS, READ, READ_AND_HASH}  # they move bytes and know no records
 CASES_RUN = [
-    case for case in CASES if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE, *CASES_OF_SPARK}
+    case
+    for case in CASES
+    if case not in {*CASES_ON_REQUEST, *CASES_OF_BRIDGE, *CASES_OF_SPARK, *CASES_OF_STORES}
 ]
 CASES_OF_PANELS = {"memory", "follow"}
 CASES_OF_LARGE = {"append_large", "read_large"}

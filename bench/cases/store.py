@@ -1,0 +1,116 @@
+"""store: a scan of archives in an object store, beside a scan of the same logs here, and Parquet here.
+
+The store is on loopback, behind a relay that adds nothing, or 30 ms to each request. Two cores do everything: the
+store's work is in the times. (Parquet from the same store would need Hadoop's S3 client and its 500 MB.)
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aolog.spark
+from bench import sparks, stores
+from bench.cases.spark import reader
+from bench.measure import Contender, Group, Skipped, Target
+from bench.panel import Panel
+from bench.sparks import Content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bench.cases.plan import Plan
+
+__all__ = ["FAR", "HERE", "NEAR", "PARQUET", "groups"]
+
+HERE, NEAR, FAR, PARQUET = (
+    "scan, local",
+    "scan, store at 0 ms",
+    "scan, store at 30 ms",
+    "Parquet, local",
+)
+_FAR_S = 0.030
+TARGETS = (
+    Target("time from a store at 0 ms, of local", NEAR, (HERE,), 1.2),
+    Target("time from a store at 30 ms, of local", FAR, (HERE,), 2.0),
+    Target("time from a store at 0 ms, of Parquet", NEAR, (PARQUET,), 1.0),
+    Target("time from a store at 30 ms, of Parquet", FAR, (PARQUET,), 1.0),
+)
+
+
+def groups(plan: Plan) -> Iterator[Group | Panel]:
+    reason = sparks.missing() or stores.missing()
+    if reason is not None:
+        yield Panel("store", "Spark and a store", "not at all", [], [Skipped("a store", reason)])
+        return
+    size = plan.size
+    length, records = size.spark_records[0]
+    with stores.relayed() as relay:
+        os.environ.update(stores.environment(relay))
+        with (
+            plan.fixture() as directory,
+            plan.fixture() as place,
+            sparks.session(directory, size.spark_settings) as spark,
+        ):
+            content = Content.make(spark, place, records, length)
+            yield _reading(spark, content, relay, length, size.spark_rounds)
+
+
+def _archive(content: Content) -> str:
+    """The URL of a folder with the logs' archives."""
+    from aolog.maintenance.archive.archiver import Archiver
+
+    url = f"s3://{stores.BUCKET}/logs"
+    for log in sorted(Path(content.logs).iterdir()):
+        with Archiver(log, f"{url}/{log.name}") as archiver:
+            archiver.begin()
+            archiver.round()
+    return url
+
+
+def _reading(
+    spark: SparkSession, content: Content, relay: stores.Relay, length: int, rounds: int
+) -> Group:
+    url = _archive(content)
+    scan = partial(aolog.spark.scan, spark, columns="value")
+    parquet = partial(
+        spark.read.format("parquet").schema("value binary").load, content.copy("parquet")
+    )
+
+    def contender(
+        name: str, frame: Callable[[], DataFrame], delay_s: float, note: str = ""
+    ) -> Contender:
+        made = reader(name, content, frame, "none" if name == PARQUET else "xxh3 a batch", note)
+
+        @contextmanager
+        def session(place: str) -> Iterator[Callable[[], int]]:
+            relay.delay_s = delay_s
+            with made.session(place) as work:
+                yield work
+            relay.delay_s = 0.0
+
+        return Contender(
+            name, made.promise, made.records, session, made.proof, made.expected, note,
+            cpu_s=made.cpu_s,
+        )  # fmt: skip  # one value
+
+    return Group(
+        "store",
+        f"Spark scans archives in a store, {content.records:,} values of {length} bytes",
+        "from the call to the sum of the values' lengths",
+        length,
+        [
+            contender(HERE, lambda: scan(content.logs), 0.0),
+            contender(NEAR, lambda: scan(url), 0.0, "gofakes3 on the same two cores"),
+            contender(FAR, lambda: scan(url), _FAR_S, "the same, 30 ms more for each request"),
+            contender(PARQUET, parquet, 0.0),
+        ],
+        (HERE, PARQUET),
+        targets=TARGETS,
+        rounds=rounds,
+    )
