@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bridge.pull.pull_options import PullOptions
 
 _log = logging.getLogger("bridge")
-_SURE_S = 5.0  # after so long all nodes have learnt it
 
 
 class Begin(NamedTuple):
@@ -122,6 +121,6 @@ class Beginnings:
     def _wait(self, what: Source | str, error: DestinationError) -> None:
         """Raises the error once it has lasted."""
         now_s = time.monotonic()
-        if now_s - self._since_s.setdefault(what, now_s) >= _SURE_S:
+        if now_s - self._since_s.setdefault(what, now_s) >= self._options.sure_s:
             raise error
         self.error = str(error)

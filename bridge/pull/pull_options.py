@@ -31,7 +31,8 @@ class PullOptions:
     offset is not in its partition any more. drain: end at the partitions' ends as they are at the
     start. max_bytes: of the log; the pull waits for cursors that need the oldest slab, and a slab
     that none needs is deleted. skip_clusters: records that came through these clusters are not
-    pulled. units: records of a unit; None: partitions are pulled whole. renewed: called some times a second; returns
+    pulled. units: records of a unit; None: partitions are pulled whole.
+    sure_s: after so long all nodes of a cluster have learnt that a topic was made anew. renewed: called some times a second; returns
     settings to connect anew with, or None."""
 
     servers: str
@@ -48,6 +49,7 @@ class PullOptions:
     skip_clusters: frozenset[str] = frozenset()
     units: int | None = None
     topics_file: str | None = None
+    sure_s: float = 5.0
     renewed: Callable[[], dict[str, Any] | None] = lambda: None
 
 

@@ -7,7 +7,7 @@ import pytest
 from bridge.cli.log_table import advice_of, lines_of
 from bridge.supervise.status import STUCK_S
 from bridge.supervise.turns import Phase
-from tests.bridge.operate.test_http import LOG
+from tests.bridge.operate.endpoints import LOG
 
 WELL = LOG._replace(lost_records=0, gaps=0, dead_lettered=0, dropped=0)
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aolog.storage.storage import Storage
 from bridge.operate.metrics import exposition
 from bridge.operate.monitor import Monitor
-from tests.bridge.operate.test_http import LOG
+from tests.bridge.operate.endpoints import LOG
 
 promql = pytest.importorskip("promql_parser")
 

@@ -25,7 +25,7 @@ from bridge.operate.access import Access
 from bridge.simulate.routes import serving
 from bridge.simulate.settings import Settings
 from bridge.simulate.simulation import Simulation
-from tests.bridge.operate.conftest import CHROMIUM, OPTIONS
+from tests.bridge.operate.browsing import CHROMIUM, OPTIONS
 
 IMAGES = Path(__file__).parents[3] / "aolog/docs/images"
 SIZE = {"width": 1100, "height": 900}

@@ -15,7 +15,7 @@ from bridge.operate.endpoint import serving
 from bridge.operate.monitor import POINT_S, Monitor
 from bridge.supervise.status import LogStatus
 from bridge.supervise.turns import Phase
-from tests.bridge.operate.test_http import LOG, STATUS
+from tests.bridge.operate.endpoints import LOG, STATUS
 
 HOSTILE = 'x"><img src=/ onerror=alert(1)><script>alert(1)</script>'
 LONG = "department/" + "a-name-without-a-single-space" * 6

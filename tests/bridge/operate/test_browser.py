@@ -13,9 +13,9 @@ from bridge.kafka.stalls import Stall
 from bridge.operate.access import Access
 from bridge.operate.endpoint import serving
 from bridge.supervise.turns import Phase
-from tests.bridge.operate.conftest import violations
+from tests.bridge.operate.browsing import violations
+from tests.bridge.operate.endpoints import LOG, STATUS, TOKEN, Recorded
 from tests.bridge.operate.shown import BRIDGES, HOSTILE, MISSING, WELL, Shown
-from tests.bridge.operate.test_http import LOG, STATUS, TOKEN, Recorded
 
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect

@@ -16,8 +16,8 @@ import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.logs import fill
-from tests.bridge.operate.test_endpoint import where
-from tests.bridge.operate.test_http import is_answered
+from tests.bridge.operate.endpoints import is_answered
+from tests.bridge.operate.listening import where
 from tests.bridge.processes import Process, Start, running
 from tests.waiting import wait_until
 

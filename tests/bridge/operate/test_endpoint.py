@@ -31,21 +31,13 @@ from bridge.supervise.turns import Phase
 from tests.aolog.commands import on_terminal
 from tests.bridge.brokers import NOWHERE
 from tests.bridge.logs import fill
-from tests.bridge.operate.test_http import LOG, STATUS, TOKEN
+from tests.bridge.operate.endpoints import LOG, STATUS, TOKEN
+from tests.bridge.operate.listening import get, where
 from tests.bridge.processes import Process, Start, printed
 from tests.waiting import wait_until
 
 PARKED = LOG._replace(log="p", phase=Phase.PARKED, state="live", silent_s=None)
 STANDING = LOG._replace(log="s", phase=Phase.STANDING, state="blocked", silent_s=None, error="no")
-
-
-def get(at: tuple[str, int], path: str) -> tuple[int, bytes]:
-    try:
-        with urllib.request.urlopen(f"http://{at[0]}:{at[1]}{path}", timeout=10) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
 
 
 # --- states ---------------------------------------------------------------------------------
@@ -149,18 +141,6 @@ def test_a_log_line_is_one_line_whatever_a_name_holds() -> None:
 
 
 # --- a process ------------------------------------------------------------------------------
-
-
-def where(process: Process) -> tuple[str, int]:
-    """Where it says that it listens."""
-    found: list[re.Match[str]] = []
-
-    def said() -> bool:
-        found.extend(re.finditer(r"listening on http://([\d.]+):(\d+)", process.stderr))
-        return bool(found)
-
-    wait_until(said)
-    return found[0][1], int(found[0][2])
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from bridge.operate.trend import Trend
 from bridge.supervise.status import STUCK_S, LogStatus, state_of
 from bridge.supervise.trouble import troubles_of
 from bridge.supervise.turns import Phase
+from tests.bridge.operate.endpoints import STATUS
 from tests.bridge.operate.shown import MISSING, WELL
-from tests.bridge.operate.test_http import STATUS
 
 AWAY = WELL._replace(state="connecting", error="b:9092: connection refused; trying again")
 STALL = Stall(topic="t", partition=1, leader="b1", seconds=9.0)

@@ -16,7 +16,7 @@ from bridge.operate.metrics import LOGS_MAX, exposition
 from bridge.operate.monitor import Monitor
 from bridge.supervise.status import LogStatus, removed
 from bridge.supervise.turns import Phase
-from tests.bridge.operate.test_http import LOG, STATUS
+from tests.bridge.operate.endpoints import LOG, STATUS
 
 
 def text_of(*logs: LogStatus) -> str:

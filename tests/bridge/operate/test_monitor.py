@@ -14,7 +14,7 @@ from bridge.operate.log_lines import KEPT, Problems
 from bridge.operate.monitor import POINTS, Monitor
 from bridge.supervise.status import REMOVED_LOGS, LogStatus
 from bridge.supervise.turns import Phase
-from tests.bridge.operate.test_http import LOG
+from tests.bridge.operate.endpoints import LOG
 
 
 class Watched:

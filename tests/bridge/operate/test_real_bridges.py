@@ -13,9 +13,9 @@ from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.damage import damage
 from tests.bridge.logs import append, fill
-from tests.bridge.operate.conftest import violations
+from tests.bridge.operate.browsing import violations
+from tests.bridge.operate.listening import where
 from tests.bridge.operate.shown import HOSTILE
-from tests.bridge.operate.test_endpoint import where
 from tests.bridge.processes import Start
 
 sync_api = pytest.importorskip("playwright.sync_api")

@@ -11,8 +11,8 @@ from bridge.operate.scrub import Scrub, Scrubber
 from bridge.supervise.turns import Phase
 from tests.aolog.conftest import overwrite, slab_files
 from tests.bridge.logs import fill
-from tests.bridge.operate.test_endpoint import get, where
-from tests.bridge.operate.test_http import LOG
+from tests.bridge.operate.endpoints import LOG
+from tests.bridge.operate.listening import get, where
 from tests.bridge.processes import Start, printed
 from tests.waiting import wait_until
 

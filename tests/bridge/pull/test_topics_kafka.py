@@ -9,9 +9,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from aolog import Writer
+from bridge.errors import DestinationError
 from bridge.kafka.catalog import Catalog
-from bridge.pull import beginnings
 from bridge.pull.origin import HEADER_NAME, Source
+from bridge.pull.pull_options import PullOptions
+from bridge.pull.puller import Puller
 from tests.bridge.pull.pulling import Killed, expected, origins, produce, pull
 from tests.waiting import wait_until
 
@@ -133,17 +135,18 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
 
 
 def test_an_archive_that_is_ahead_of_its_partition_is_refused_and_stays_as_it_is(
-    kafka, topic, tmp_path, monkeypatch
+    kafka, topic, tmp_path
 ):
     """The cluster has lost records, and will give their offsets to others."""
-    monkeypatch.setattr(beginnings, "_SURE_S", 0.5)
     name, log = topic(), tmp_path / "log"
     produce(kafka, name, range(10))
     catalog = Catalog(kafka.bootstrap_servers, {})
     source = Source(catalog.cluster_id(), catalog.topic(name).id, 0)
     with Writer(log) as writer:
         writer.append(b"v", topic=name, headers=[(HEADER_NAME, source.prefix + b"99")])
-    result = pull(kafka, log, name)
-    assert result.exit_code == 6, result.output
-    assert f"{name}/0 ends at 10, and the archive has it up to 100" in result.stderr
+    pulling = Puller(PullOptions(kafka.bootstrap_servers, (name,), str(log), sure_s=0.5))
+    with pytest.raises(
+        DestinationError, match=f"{name}/0 ends at 10, and the archive has it up to 100"
+    ):
+        pulling.run()
     assert origins(log) == [(name, 0, 99, b"v")]

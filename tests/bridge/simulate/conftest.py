@@ -1,5 +1,5 @@
 """The browser of the bridge's page."""
 
-from tests.bridge.operate.conftest import browser, page
+from tests.bridge.operate.browsing import browser, page
 
 __all__ = ["browser", "page"]

@@ -19,8 +19,8 @@ from bridge.simulate.counts import Counts
 from bridge.simulate.routes import serving
 from bridge.simulate.settings import Settings
 from bridge.simulate.simulation import BUTTONS, Simulation
-from tests.bridge.operate.conftest import violations
-from tests.bridge.operate.test_http import ask
+from tests.bridge.operate.browsing import violations
+from tests.bridge.operate.endpoints import ask
 from tests.bridge.processes import Start
 from tests.waiting import wait_until
 

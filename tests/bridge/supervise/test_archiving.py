@@ -22,8 +22,8 @@ from bridge.supervise.archiving import ArchiveStatus, Archiving
 from tests.aolog.conftest import slab_files
 from tests.aolog.maintenance.archive.stores import BUCKET, Proxy, environment, make_bucket, moto
 from tests.bridge.logs import fill
-from tests.bridge.operate.test_endpoint import get, where
-from tests.bridge.operate.test_http import LOG
+from tests.bridge.operate.endpoints import LOG
+from tests.bridge.operate.listening import get, where
 from tests.bridge.processes import Start, printed
 from tests.waiting import wait_until
 
