@@ -11,6 +11,7 @@ contents of records, or secrets.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ REPEATS_MAX = 5  # a minute: a cause that flaps shows in full, one that hammers 
 _PERIOD_S = 60.0
 KEPT = 50  # problems, for the page
 _LOGS_KEPT = 5  # of a problem
+_SPAN = re.compile(r"\bfor \d+ s\b")  # how long something has lasted
 STATUS_LINE = "status"  # the event of a line that says how the bridge is, as the page does
 _EXTRA = ("event", "code", "cluster", "left_out")
 
@@ -69,7 +71,7 @@ class _Json(logging.Formatter):
 def _alike(record: logging.LogRecord) -> tuple[object, ...]:
     """The same for lines that differ in numbers only."""
     arguments = record.args if isinstance(record.args, tuple) else ()
-    words = [str(value) for value in arguments if not isinstance(value, int | float)]
+    words = [_SPAN.sub("", str(x)) for x in arguments if not isinstance(x, int | float)]
     return (record.name, record.levelno, str(record.msg), *words)
 
 

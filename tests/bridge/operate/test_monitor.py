@@ -166,16 +166,16 @@ def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() ->
     logger.propagate = False
     logger.addHandler(problems)
     try:
-        for log in ("app/1", "app/2"):
+        for log in ("app/1", "app/20"):
             with naming(log):
-                logger.warning("the topic %s does not exist", "t")
+                logger.warning("no answer from %s", f"t/1 for {len(log)} s")
         for _ in range(3 * KEPT):
             logger.warning("the same\nagain")
         logger.info("no problem")
         found = problems.latest()
         assert [(p["logs"], p["count"], p["message"]) for p in found] == [
             ([], 3 * KEPT, "the same\\nagain"),
-            (["app/1", "app/2"], 2, "the topic t does not exist"),
+            (["app/1", "app/20"], 2, "no answer from t/1 for 6 s"),
         ]
         for i in range(2 * KEPT):
             logger.error("problem %s", chr(ord("A") + i))
