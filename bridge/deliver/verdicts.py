@@ -52,7 +52,7 @@ class Judge:
         self, addresses: Sequence[int], lanes: Sequence[LaneKey | None]
     ) -> Sequence[LaneKey | None]:
         """These lanes of records, None for each record that was set aside."""
-        if self.aside.isdisjoint(addresses):
+        if not self.aside or self.aside.isdisjoint(addresses):
             return lanes
         return [
             None if at in self.aside else lane for at, lane in zip(addresses, lanes, strict=True)

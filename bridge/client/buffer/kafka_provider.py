@@ -189,8 +189,10 @@ class KafkaProvider:
             producer = self._make()
         if topic not in self._found:
             self._find(producer, topic)
+        all_headers: Any = None
         try:
-            all_headers: Any = list(client_headers(headers)) if headers else None
+            if headers:
+                all_headers = list(client_headers(headers))
             if value is not None and len(value) > self._value_bytes_max:
                 raise Rejected(f"{TOO_LARGE}: {over_queue(len(value), self._queue_kbytes)}")
         except (RecordRefused, TypeError) as error:
