@@ -1,11 +1,14 @@
 /* Rows queued with the Kafka client as they stand in their columns: without objects for each, and
- * without a call of Python's. It knows nothing of the log, and of the client only what librdkafka
- * makes public: `rd_kafka_producev`, in which the client's own `produce` ends, and interceptors, by
- * which a plugin hears of a producer that is made. This module is such a plugin.
+ * without a call of Python's. And single messages, with reports on those that failed, and no others. It
+ * knows nothing of the log, and of the client only what librdkafka makes public: `rd_kafka_producev`, in
+ * which the client's own `produce` ends, and interceptors, by which a plugin hears of a producer that is
+ * made, and of messages that have their outcome. This module is such a plugin.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
+
+#include "_failures.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -13,7 +16,7 @@
 #define QUEUE "bridge.kafka.queue" /* the name of the capsule */
 
 /* From rdkafka.h; the numbers are of librdkafka's ABI. */
-enum { OK = 0, COPY = 0x2 };
+enum { COPY = 0x2 };
 enum { END, RKT = 2, PARTITION, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
 typedef int (*Producev)(void *rk, ...);
 typedef void *(*TopicNew)(void *rk, const char *name, void *conf);
@@ -25,15 +28,21 @@ static Producev producev;
 static TopicNew topic_new;
 static TopicDestroy topic_destroy;
 static AddOnNew add_on_new;
-static _Thread_local void *made; /* the producer that this thread made last, unless it was taken */
 
 /* --- the plugin ---------------------------------------------------------------------------- */
+
+/* What this thread made last, unless it was taken. */
+static _Thread_local void *made;
+static _Thread_local Failures *made_failures;
+static _Thread_local int wants_failures;
 
 static int
 on_new(void *rk, const void *conf, void *opaque, char *errstr, size_t errstr_size)
 {
     (void)conf, (void)opaque, (void)errstr, (void)errstr_size;
     made = rk;
+    if (wants_failures)
+        made_failures = add_failures(rk);
     return OK;
 }
 
@@ -59,6 +68,7 @@ typedef struct {
 
 typedef struct {
     void *rk; /* whoever has the capsule lets it go before the producer */
+    Failures *failures; /* NULL: they are not collected */
     Topic topics[TOPICS_MAX];
     int last, count;
 } Queue;
@@ -267,17 +277,54 @@ put(PyObject *module, PyObject *args)
     return taken < 0 ? NULL : PyLong_FromSsize_t(at);
 }
 
+/* --- single messages ----------------------------------------------------------------------- */
+
+static PyObject *
+produce(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    const char *value, *key;
+    size_t value_size, key_size;
+    (void)module;
+    Queue *queue = count == 5 ? PyCapsule_GetPointer(args[0], QUEUE) : NULL;
+    if (queue == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "produce takes a queue, topic, value, key and milliseconds");
+        return NULL;
+    }
+    void *topic = topic_of(queue, args[1]);
+    long long time_ms = PyLong_Check(args[4]) ? PyLong_AsLongLong(args[4]) : -1;
+    PyErr_Clear(); /* whatever is not plain is the client's to judge */
+    int queued = topic != NULL && time_ms >= 0 && bytes_of(args[2], &value, &value_size) &&
+                 bytes_of(args[3], &key, &key_size) &&
+                 producev(queue->rk, RKT, topic, PARTITION, -1, VALUE, value, value_size, KEY, key, key_size,
+                          TIMESTAMP, (int64_t)time_ms, FLAGS, COPY, END) == OK;
+    return PyBool_FromLong(queued);
+}
+
+static PyObject *
+failures_of(PyObject *module, PyObject *capsule)
+{
+    (void)module;
+    Queue *queue = PyCapsule_GetPointer(capsule, QUEUE);
+    if (queue != NULL && queue->failures == NULL)
+        Py_RETURN_NONE;
+    if (queue == NULL)
+        return NULL;
+    return take_failures(queue->failures);
+}
+
 /* --- the module ---------------------------------------------------------------------------- */
 
 static PyObject *
 bind(PyObject *module, PyObject *args)
 {
-    PyObject *given[4];
-    void *found[4];
+    PyObject *given[7];
+    void *found[7];
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOOO", &given[0], &given[1], &given[2], &given[3]))
+    if (!PyArg_ParseTuple(args, "OOOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5],
+                          &given[6]))
         return NULL;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 7; i++)
         found[i] = PyLong_AsVoidPtr(given[i]);
     if (PyErr_Occurred())
         return NULL;
@@ -285,14 +332,20 @@ bind(PyObject *module, PyObject *args)
     topic_new = (TopicNew)found[1];
     topic_destroy = (TopicDestroy)found[2];
     add_on_new = (AddOnNew)found[3];
+    topic_name = (TopicName)found[4];
+    add_on_outcome = (AddOnOutcome)found[5];
+    add_on_destroy = (AddOnDestroy)found[6];
     Py_RETURN_NONE;
 }
 
 static PyObject *
-begin(PyObject *module, PyObject *nothing)
+begin(PyObject *module, PyObject *with_failures)
 {
-    (void)module, (void)nothing;
+    (void)module;
     made = NULL;
+    drop_failures(made_failures); /* of a producer that nobody took */
+    made_failures = NULL;
+    wants_failures = PyObject_IsTrue(with_failures) == 1;
     Py_RETURN_NONE;
 }
 
@@ -301,6 +354,7 @@ let_go(PyObject *capsule)
 {
     Queue *queue = PyCapsule_GetPointer(capsule, QUEUE);
     forget_topics(queue);
+    drop_failures(queue->failures);
     PyMem_Free(queue);
 }
 
@@ -313,22 +367,32 @@ queue_of(PyObject *module, PyObject *nothing)
     Queue *queue = PyMem_Malloc(sizeof *queue);
     if (queue == NULL)
         return PyErr_NoMemory();
-    *queue = (Queue){.rk = made};
+    *queue = (Queue){.rk = made, .failures = made_failures};
     made = NULL;
+    made_failures = NULL;
     PyObject *capsule = PyCapsule_New(queue, QUEUE, let_go);
-    if (capsule == NULL)
+    if (capsule == NULL) {
+        drop_failures(queue->failures);
         PyMem_Free(queue);
+    }
     return capsule;
 }
 
 static PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS, "Where librdkafka's functions are."},
-    {"begin", begin, METH_NOARGS, "This thread is about to make a producer."},
+    {"begin", begin, METH_O,
+     "This thread is about to make a producer. Takes whether its failures are to be collected."},
     {"queue", queue_of, METH_NOARGS,
      "For `put`: the queue of the producer just made; None if there is none."},
     {"put", put, METH_VARARGS,
      "put(queue, lanes, values, keys, callbacks, times_ms, (name, size, stamps), at, end): queues rows, up "
      "to one that it does not take. Returns its index, or the end."},
+    {"produce", (PyCFunction)(void (*)(void))produce, METH_FASTCALL,
+     "produce(queue, topic, value, key, time_ms): queues a message; whether it did. The client chooses "
+     "the partition."},
+    {"failures", failures_of, METH_O,
+     "failures(queue): the messages that failed since the last call, in order: topic, key, value, error. None "
+     "stands for those that there was no memory for. None if they are not collected."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from aolog.errors import RecordRefused, UsageError
 from bridge.errors import Rejected, Unanswered
@@ -31,12 +31,13 @@ from bridge.kafka.client_queue import QUEUE_KBYTES, over_queue, queue_kbytes_of
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
 from bridge.kafka.headers import client_headers
 from bridge.kafka.lane import Refusal
+from bridge.kafka.queueing import RowProducer
 from bridge.kafka.settings import check
 from bridge.kafka.topic_creation import TopicCreation, impossible_name
 from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aolog.record import Headers
     from bridge.kafka.topic_creation import CreateTopics
@@ -45,7 +46,7 @@ _POLL_S = 0.05
 _BY_KEY = -1  # the client chooses the partition
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
-_Content: TypeAlias = "tuple[str, bytes | None, bytes | None]"  # topic, key, value; None if empty
+_Content: TypeAlias = "tuple[str, bytes | None, bytes | None]"  # topic, value, key; None if empty
 Sendable: TypeAlias = "tuple[str, bytes | None, bytes | None, Headers, int]"
 """A bridge.client.buffer.provider.Message, which this room does not know."""
 
@@ -100,13 +101,14 @@ class KafkaProvider:
         }
         self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
-        self._producer: Producer | None = None
+        self._producer: RowProducer | None = None
+        self._queue_plain: Callable[..., bool] | None = None  # the producer's
         self._found: set[str] = set()  # topics
         # Of each message since the last flush: itself, and when it was queued.
         self._messages: list[Sendable] = []
         self._times_s: list[float] = []
         self._late_s = inf  # no message is late before this time
-        # The reports on messages that failed, in their order: topic, key and value, and the error.
+        # The reports on messages that failed, in their order: topic, value and key, and the error.
         self._reports: list[tuple[_Content, KafkaError]] = []
         self._report = partial(self._on_report, self._reports)
         self._unreported = False  # a producer ended before it reported on all of its messages
@@ -134,23 +136,37 @@ class KafkaProvider:
         producer.poll(0)  # its callbacks have the reason
         raise Unanswered(f"{failure} ({self._last_error})")
 
-    def _make(self) -> Producer:
-        self._producer = made(Producer, self._settings)
-        return self._producer
+    def _make(self) -> RowProducer:
+        producer = self._producer = made(partial(RowProducer, reports=True), self._settings)
+        self._queue_plain = producer.queue_plain
+        return producer
 
     def _end_producer(self) -> None:
         """Nothing that the producer holds is sent any more, except what is on the wire."""
-        producer, self._producer = self._producer, None
+        producer, self._producer, self._queue_plain = self._producer, None, None
         if producer is not None:
             let_go(producer)
+            self._take_failures(producer)
             self._unreported = self._unreported or len(producer) > 0
 
     # --- sending ------------------------------------------------------------------------------
 
     def send(self, message: Sendable) -> None:
         """Queues a message. Raises Rejected, Unanswered, KafkaException."""
-        if self._failed is not None:
-            raise Unanswered(self._failed)  # a later message would overtake the one that failed
+        topic, value, key, headers, timestamp_us = message
+        queue = self._queue_plain
+        taken = (
+            queue is not None
+            and self._failed is None
+            and not self._suspects
+            and not headers
+            and topic in self._found
+            and queue(topic, value, key, timestamp_us // 1_000 or (1 if timestamp_us else 0))
+        )
+        if taken:
+            self._queued(message)
+            return
+        self._check()  # a later message would overtake one that failed
         if self._suspects and hash(message) in self._suspects:
             self._send_alone(message)
         else:
@@ -200,11 +216,10 @@ class KafkaProvider:
         time_ms = timestamp_us // 1_000
         if time_ms < 1 and timestamp_us:
             time_ms = 1  # 0 would be the present
+        report = self._report if self._queue_plain is None else None
         while True:
             try:
-                producer.produce(
-                    topic, value, key, _BY_KEY, self._report, None, time_ms, all_headers
-                )
+                producer.produce(topic, value, key, _BY_KEY, report, None, time_ms, all_headers)
             except BufferError:
                 pass
             except KafkaException as error:
@@ -217,6 +232,9 @@ class KafkaProvider:
                 break
             self._poll()
             self._check()
+        self._queued(message)
+
+    def _queued(self, message: Sendable) -> None:
         now_s = time.monotonic()
         if not self._messages:
             self._late_s = now_s + self._delivery_s
@@ -225,7 +243,7 @@ class KafkaProvider:
         if now_s >= self._late_s:
             self._poll()
 
-    def _find(self, producer: Producer, topic: str) -> None:
+    def _find(self, producer: RowProducer, topic: str) -> None:
         """Returns if there is such a topic. Raises Rejected, Unanswered."""
         if not is_topic_name(topic):
             raise Rejected(impossible_name(topic).reason)
@@ -250,6 +268,7 @@ class KafkaProvider:
             producer.poll(_POLL_S)
         except KafkaException as error:
             fatal = words(error)
+        self._take_failures(producer)
         if fatal is None and self._failed is not None:
             producer.purge(in_flight=False)
         if fatal is None and time.monotonic() >= self._late_s and self._is_late():
@@ -277,6 +296,8 @@ class KafkaProvider:
         """Until every outcome is known, for little more than `delivery_s`."""
         while self._producer is not None and len(self._producer):
             self._poll()
+        if self._producer is not None:
+            self._take_failures(self._producer)
 
     def flush(self) -> Mapping[int, str]:
         """Positions of messages that were not delivered, and why. After a failure, a new producer sends."""
@@ -303,7 +324,7 @@ class KafkaProvider:
         order. If reports are missing, or are about no message that was sent, all count as failed."""
         places: dict[_Content, list[int]] = {}
         for i, (topic, value, key, _, _) in enumerate(self._messages):
-            places.setdefault((topic, key or None, value or None), []).append(i)
+            places.setdefault((topic, value or None, key or None), []).append(i)
         failed: dict[int, KafkaError] = {}
         everything = self._unreported
         for content, error in reversed(self._reports):
@@ -333,14 +354,26 @@ class KafkaProvider:
                 self._on_report, self._reports
             )  # no report on what was forgotten
 
+    def _take_failures(self, producer: RowProducer) -> None:
+        """Those that the compiled half noted."""
+        for failure in producer.failures():
+            if failure is None:
+                self._unreported, self._failed = True, self._failed or "it failed"
+            else:
+                topic, value, key, code = failure
+                self._note((topic.decode(), value or None, key or None), KafkaError(code))
+
+    def _note(self, content: _Content, error: KafkaError) -> None:
+        self._reports.append((content, error))
+        if self._failed is None:
+            self._failed = _words_of(error)
+
     def _on_report(
         self, reports: list[tuple[_Content, KafkaError]], error: KafkaError, message: Any
     ) -> None:
         """The client calls it for a message that failed."""
-        content = message.topic(), message.key() or None, message.value() or None
-        reports.append((content, error))
-        if self._failed is None and reports is self._reports:
-            self._failed = _words_of(error)
+        if reports is self._reports:  # otherwise it is about what was forgotten
+            self._note((message.topic(), message.value() or None, message.key() or None), error)
 
 
 def _words_of(error: KafkaError) -> str:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from bridge.client.buffer.provider import Message
 
@@ -34,8 +34,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.messages)
 
-    def left(self) -> list[int]:
+    def left(self) -> Sequence[int]:
         """The indices of the messages that are not done."""
+        if 1 not in self.done:
+            return range(len(self.done))
         return [i for i, done in enumerate(self.done) if not done]
 
     def add(self, message: Message, address: int) -> None:

@@ -201,3 +201,75 @@ def test_other_plugins_are_asked_for_too(broker: EmbeddedBroker, how: str) -> No
     if how == "compiled":  # what the client takes alone
         path = import_module("bridge.kafka._produce").__file__
         assert_taken(connected(broker, **{"plugin.library.paths": f"{path};"}), how)
+
+
+# --- single messages, and those that failed ---------------------------------------------------
+
+
+def reporting(servers: str) -> RowProducer:
+    settings = {"bootstrap.servers": servers, "log_level": 0}
+    return RowProducer(settings, logger=logging.getLogger("test"), reports=True)
+
+
+def test_a_message_that_the_broker_refuses_is_noted_with_its_content(
+    broker: EmbeddedBroker, how: str
+) -> None:
+    producer = reporting(broker.bootstrap_servers)
+    if how == "called":
+        assert producer.queue_plain is None
+        assert producer.failures() == []
+        return
+    assert producer.queue_plain is not None
+    assert producer.queue_plain(TOPIC, b"good", b"k", 0)
+    assert not producer.flush(SOON_S)
+    assert producer.failures() == []
+    broker.push_request_errors(0, [KafkaError.MSG_SIZE_TOO_LARGE])
+    assert producer.queue_plain(TOPIC, b"bad", b"k", 1_700_000_000_000)
+    assert not producer.flush(SOON_S)
+    assert producer.failures() == [(TOPIC.encode(), b"bad", b"k", KafkaError.MSG_SIZE_TOO_LARGE)]
+    assert producer.failures() == []
+
+
+def test_messages_that_a_producer_drops_are_noted_whatever_queued_them(how: str) -> None:
+    producer = reporting("127.0.0.1:1")
+    if producer.queue_plain is None:
+        assert how == "called"
+        return
+    contents = [(b"v", b"k"), (None, b""), (b"", None), (b"x" * 100_000, b"k")]
+    for value, key in contents:
+        assert producer.queue_plain("t", value, key, 0)
+    producer.produce("t", b"called", b"k")
+    producer.purge()
+    while len(producer):
+        producer.poll(0.01)
+    dropped = KafkaError._PURGE_QUEUE
+    expected = [(b"t", *content, dropped) for content in [*contents, (b"called", b"k")]]
+    assert producer.failures() == expected
+
+
+def test_what_is_not_plain_is_left_to_the_clients_call(how: str) -> None:
+    producer = reporting("127.0.0.1:1")
+    if producer.queue_plain is None:
+        assert how == "called"
+        return
+    wrong: list[tuple[Any, ...]] = [
+        ("t", "text", None, 0), ("t", b"", bytearray(1), 0), (b"t", b"", None, 0), ("a\0b", b"", None, 0),
+        ("t", b"", None, -1), ("t", b"", None, 1 << 80), ("t", b"", None, 0.5), ("t", bytes(2_000_000), None, 0),
+    ]  # fmt: skip  # a table
+    for arguments in wrong:
+        assert not producer.queue_plain(*arguments)
+    producer.poll(0.1)  # what the client reports of the broker
+    assert len(producer) == 0
+    with pytest.raises(TypeError):
+        producer.queue_plain("t", b"")
+
+
+def test_a_producer_may_go_while_messages_fail() -> None:
+    """Threads of the client note failures until it is destroyed."""
+    for number in range(10):
+        producer = reporting("127.0.0.1:1")
+        if producer.queue_plain is not None:
+            for _ in range(1_000):
+                producer.queue_plain("t", b"v", b"%d" % number, 0)
+        if number % 2:
+            producer.purge()

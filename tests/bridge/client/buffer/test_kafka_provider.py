@@ -200,6 +200,7 @@ class Client:
     arrived: list[bytes]
     made: list[weakref.ref[Client]]
     now_s: float
+    queue_plain = None  # as where it cannot be compiled
 
     def __init__(self, *_: object, **__: object) -> None:
         self.queue: list[tuple[Sent, Any, KafkaError | None]] = []
@@ -229,6 +230,9 @@ class Client:
             else:
                 report(error, sent)
 
+    def failures(self) -> list[None]:
+        return []
+
     def purge(self, **_: object) -> None:
         for sent, report, _error in self.queue:
             report(KafkaError(KafkaError._PURGE_QUEUE), sent)
@@ -240,7 +244,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> KafkaProvider:
     Client.plan, Client.room, Client.asked, Client.arrived = [], 1_000, [], []
     Client.made, Client.now_s = [], 1_000.0
     clock = SimpleNamespace(monotonic=lambda: Client.now_s)
-    monkeypatch.setattr("bridge.client.buffer.kafka_provider.Producer", Client)
+    monkeypatch.setattr("bridge.client.buffer.kafka_provider.RowProducer", Client)
     monkeypatch.setattr("bridge.client.buffer.kafka_provider.time", clock)
     return KafkaProvider("nowhere:1", delivery_s=DELIVERY_S)
 
