@@ -19,8 +19,11 @@ import pytest
 
 import aolog
 from aolog.errors import PermissionDenied, StorageFailed, UsageError
+from aolog.log.manifest import Transaction
 from aolog.maintenance.archive import archiver as archiver_module
 from aolog.maintenance.archive.archiver import Archiver
+from aolog.publish import objects
+from aolog.publish.pending import PendingLog
 from tests.aolog.commands import answer, failure, well
 from tests.aolog.conftest import SOON_S
 from tests.aolog.maintenance.archive.stores import (
@@ -136,6 +139,26 @@ def test_a_fault_at_every_request_of_an_archive_changes_nothing(log, url, tmp_pa
         assert archived(path, f"{url}-{number}").behind_bytes == 0, fault
         proxy.rule = lambda *_: None
         assert read(f"{url}-{number}") == wanted
+
+
+def test_a_fault_at_every_request_of_a_sink_changes_nothing(url, tmp_path, proxy):
+    """Of a task's upload and the driver's commit; each batch meets another fault at another request."""
+    pa = pytest.importorskip("pyarrow")
+    job, committed = "a" * 32, 0
+    for number in range(1, 13):
+        fault = FAULTS[number % len(FAULTS)]
+        directory = str(tmp_path / f"{number}")
+        with PendingLog(directory, ".", job) as pending:
+            pending.append_arrow(pa.record_batch({"value": [b"%d" % number]}))
+        proxy.seen.clear()
+        proxy.rule = lambda n, *_, number=number, fault=fault: fault if n == number else None
+        sent = objects.send(url, directory, job, pending.slabs)
+        assert not objects.commit(url, job, sent, transaction=Transaction("q", number)).repeated
+        committed += 1
+        proxy.rule = lambda *_: None
+        assert [record.value for record in read(url)] == [b"%d" % n for n in range(1, number + 1)]
+    assert objects.commit(url, job, sent, transaction=Transaction("q", committed)).slabs == 1
+    assert len(read(url)) == committed
 
 
 def test_a_reader_gets_every_record_though_requests_fail(log, url, proxy):
