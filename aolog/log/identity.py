@@ -18,7 +18,8 @@ appended to this log, and no reader returns them. If the evidence conflicts, not
 log is neither read nor written until the other log's parts are moved out. A gap instead could hide
 the log's own records from a consumer, which would continue and lose them.
 
-The headers of the first and the last slab are read first, so that opening a log of any length takes
+An archive's manifest has the UUID, and nothing needs to be decided (storage/objects). Otherwise the headers of
+the first and the last slab are read first, so that opening a log of any length takes
 two headers. The others are read only if these differ. With a single slab there is nothing to compare
 for a reader, and a foreign cursor is rejected on its own; a writer might extend another log.
 
@@ -107,8 +108,10 @@ class Identity:
 
     def decide(self, *, to_write: bool = False) -> None:
         """Decides the UUID. to_write: for a writer. Raises IdentityUnclear."""
-        bases = self._log.bases
-        if self._uuid_of(bases[0]) is None and not self._has_headers():
+        bases, known = self._log.bases, self._log.directory.log_uuid()
+        if known is not None:
+            self._uuid = known
+        elif self._uuid_of(bases[0]) is None and not self._has_headers():
             self._uuid = _NO_UUID
         else:
             self._uuid = self._decided(bases, to_write=to_write)

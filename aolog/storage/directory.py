@@ -39,6 +39,10 @@ class Directory(File):
             here = self._system.fstat(self.fd)
         return (there.st_ino, there.st_dev) != (here.st_ino, here.st_dev)
 
+    def log_uuid(self) -> bytes | None:
+        """The UUID of the log in it, if more than its slabs show it: an archive's manifest does."""
+        return self._system.log_uuid(self.fd)
+
     def sync(self) -> None:
         """fsync: new, renamed and removed entries are on the device on return. Raises SyncFailed."""
         with as_storage_error(self.path, "fsync of the directory", syncs=True):

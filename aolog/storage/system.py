@@ -119,6 +119,11 @@ class System:
             return 0
         return int.from_bytes(answer[:4], sys.byteorder)
 
+    def log_uuid(self, fd: int, /) -> bytes | None:
+        """The UUID of the log in an open directory; None if only its slabs show it, as in a file system."""
+        del fd
+        return None
+
     def boot_id(self) -> bytes:
         """16 bytes that differ after each boot: a boot loses the page cache."""
         return _boot_id()

@@ -384,6 +384,9 @@ class SimulatedCalls(System):
         """0: inode numbers are never used again."""
         return 0
 
+    def log_uuid(self, _fd: int, /) -> None:
+        """A directory does not know it."""
+
     def boot_id(self) -> bytes:
         """16 bytes that change with every power cut and every seed."""
         text = f"{self._disk.seed}".rjust(8, "0")[-8:] + f"{self._disk.boot}".rjust(8, "0")[-8:]

@@ -305,6 +305,9 @@ class ObjectSystem(System):
     def mounts(self, path: str, /) -> tuple[int, str]:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), path)
 
+    def log_uuid(self, fd: int, /) -> bytes | None:
+        return bytes.fromhex(self._dir(fd).uuid) or None
+
     def generation(self, fd: int, /) -> int:
         del fd
         return 0

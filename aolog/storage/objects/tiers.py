@@ -122,6 +122,9 @@ class TieredSystem(System):
                 raise
         return self._far.lstat(f"{self._path.url}/{name}")
 
+    def log_uuid(self, fd: int, /) -> bytes | None:
+        return bytes.fromhex(self._path.uuid) if fd in self._roots else None
+
     def listdir(self, path: str | int, /) -> list[str]:
         names = self._near.listdir(path)
         if path not in self._roots:

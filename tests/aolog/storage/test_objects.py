@@ -177,12 +177,12 @@ def test_an_empty_place_is_no_log(tmp_path):
         aolog.Reader(url(tmp_path / "nothing"))
 
 
-def test_an_open_asks_for_the_manifest_and_the_first_and_last_slab(archived, monkeypatch):
+def test_an_open_asks_for_the_manifest_and_the_slab_that_is_read(archived, monkeypatch):
     monkeypatch.setattr(object_system, "REFRESH_S", 60.0)
     with aolog.Reader(url(archived)) as reader:
         assert reader.read() is not None
         (folder,) = object_system.object_system().looked_at()
-        assert folder.client.requests == 3
+        assert folder.client.requests == 2
 
 
 FORKS = """
