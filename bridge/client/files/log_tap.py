@@ -64,6 +64,7 @@ class LogTap:
         self._on_heartbeat = on_heartbeat
         self._held: list[Received] = []  # received, and not appended: the cluster is away
         self._look_due_s = self._save_due_s = 0.0
+        self._has_looked = False
         self._catalog = Catalog(settings["bootstrap.servers"], options.settings)
         with ExitStack() as stack:
             self._writer = Writer(log, retention=Retention(max_slabs=_SLABS, when_full="error"))
@@ -129,7 +130,9 @@ class LogTap:
     def _look(self) -> set[str]:
         """Which topics were made anew since the last look: their positions begin again."""
         self._look_due_s = time.monotonic() + _LOOK_S
-        self._cluster, anew = self._catalog.cluster_id(), set[str]()
+        if not self._has_looked:  # once: a question about all topics
+            self._cluster, self._has_looked = self._catalog.cluster_id(), True
+        anew = set[str]()
         for name, topic in self._catalog.existing(self._topics).items():
             now, before = topic.id if topic.id.int else _id_of_name(name), self._id_of(name)
             if now == before:
