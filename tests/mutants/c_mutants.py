@@ -13,17 +13,18 @@ from tests.mutants.mutant import ROOT
 
 __all__ = ["C_MUTANTS", "UNCHANGED", "CMutant", "changed_source", "load"]
 
-NATIVE = "aolog/format/native"
-MODULE = "aolog.format.native._speed"
+# Where the C code is, and the module that it becomes.
+HOMES = {
+    "aolog/format/native": "aolog.format.native._speed",
+    "bridge/kafka": "bridge.kafka._produce",
+}
 
 
 class CMutant(NamedTuple):
-    """A changed text in the C files of aolog/format/native."""
+    """A changed text in the C files of HOMES."""
 
     name: str
-    clause: (
-        str  # what breaks: frames, limits, columns, reading, flushing, syncing, payloads, walking
-    )
+    clause: str  # what breaks: frames, limits, columns, reading, flushing, syncing, payloads, walking, queueing, failures
     before: str  # occurs once in these files together, so code may move between them
     after: str  # what replaces it
     test: str  # which must fail, as of `Mutant`
@@ -35,34 +36,35 @@ UNCHANGED = CMutant("unchanged", "", "", "", "")
 
 def changed_source(one: CMutant) -> tuple[Path, str]:
     """The file and its text with the change. Raises LookupError unless `before` occurs once."""
-    texts = {
-        path: path.read_text(encoding="utf-8") for path in sorted((ROOT / NATIVE).glob("*.[ch]"))
-    }
+    files = [path for home in HOMES for path in sorted((ROOT / home).glob("*.[ch]"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
     places = [path for path, text in texts.items() for _ in range(text.count(one.before))]
     if len(places) != 1:
-        raise LookupError(f"{one.name}: {one.before!r} occurs {len(places)} times in {NATIVE}")
+        raise LookupError(f"{one.name}: {one.before!r} occurs {len(places)} times")
     return places[0], texts[places[0]].replace(one.before, one.after)
 
 
 def load(one: CMutant, work: Path) -> None:
     """Compiles the mutant below `work`, and loads it in place of the compiled half, which no module may have
     imported yet."""
-    assert MODULE not in sys.modules
     tree = work / f"{one.name}.c"
-    native = tree / NATIVE
-    shutil.copytree(
-        ROOT / NATIVE, native, ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__")
-    )
+    homes, changed = list(HOMES), None
     if one is not UNCHANGED:
-        path, text = changed_source(one)
-        (native / path.name).write_text(text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(
-        MODULE, build(MODULE, into=tree, flags=["-O1"], tree=tree)
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[MODULE] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+        path, changed = changed_source(one)
+        homes = [str(path.parent.relative_to(ROOT))]
+    for home in homes:
+        others = shutil.ignore_patterns("*.so", "*.py", "__pycache__")
+        shutil.copytree(ROOT / home, tree / home, ignore=others)
+        if changed is not None:
+            (tree / home / path.name).write_text(changed, encoding="utf-8")
+        name = HOMES[home]
+        assert name not in sys.modules
+        built = build(name, into=tree, flags=["-O1"], tree=tree)
+        spec = importlib.util.spec_from_file_location(name, built)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 HALVES = "inlet::test_both_halves_take_the_same_records_and_make_the_same_frames"
@@ -79,6 +81,10 @@ FILES = "growing_slab::test_an_append_leaves_the_same_files_with_and_without_the
 ROWS = "speed::test_rows_are_the_same"
 WALKS = "stretch::test_both_halves_survey_and_gather_the_same"
 STOPS = "stretch::test_a_walk_stops_before_a_frame_that_is_not_plain"
+ARRIVE = "producing::test_rows_arrive_as_they_are"
+NOTED = "producing::test_a_message_that_the_broker_refuses_is_noted_with_its_content"
+DROPPED = "producing::test_messages_that_a_producer_drops_are_noted_whatever_queued_them"
+NOT_PLAIN = "producing::test_what_is_not_plain_is_left_to_the_clients_call"
 DAMAGED = "stretch::test_a_damaged_bit_anywhere_ends_the_walk_before_its_frame"
 
 # By clause: name, before, after, test.
@@ -228,6 +234,35 @@ _ROWS = {
         ("a survey has half the marks",
          "offset - survey->indexed >= INDEX_SPACING",
          "offset - survey->indexed >= 2 * INDEX_SPACING", "stretch::test_a_survey_counts_frames_records_and_times_and_marks_each_16_kib"),
+    ),
+    "queueing": (
+        ("rows have the stamp of the first", "rows->stamps.buf + i * rows->size", "rows->stamps.buf", ARRIVE),
+        ("rows go to the first partition", "PARTITION, (int)partition,", "PARTITION, 0,", ARRIVE),
+        ("rows have the time of the first",
+         "rows->times.buf + i * (Py_ssize_t)sizeof time_ms",
+         "rows->times.buf", ARRIVE),
+        ("a row with a callback is queued without it",
+         "if (callback != Py_None || !PyLong_CheckExact(number))",
+         "if (!PyLong_CheckExact(number))", "producing::test_callbacks_are_called_and_rows_keep_their_order"),
+        ("a topic's name ends at its first NUL",
+         "text == NULL || strlen(text) != (size_t)size ? NULL : text",
+         "text", "producing::test_an_invalid_row_raises_the_clients_own_error"),
+        ("all rows go to the topic that was used last",
+         "if (queue->topics[i].name == name)",
+         "if (1)", "producing::test_many_topics_in_turns_and_names_of_none_between_them"),
+        ("a partition is cut to 32 bits",
+         "topic == NULL || partition != (int)partition ||",
+         "topic == NULL ||", "producing::test_an_invalid_row_raises_the_clients_own_error"),
+        ("a message may be before 1970", "topic != NULL && time_ms >= 0 &&", "topic != NULL &&", NOT_PLAIN),
+    ),
+    "failures": (
+        ("a failure is not noted", "*failures->last = failure;", "", NOTED),
+        ("what was delivered counts as failed", "if (message->error == OK)", "if (0)", NOTED),
+        ("a failure is noted with its key as its value",
+         'Py_BuildValue("OOOi", topic, value, key',
+         'Py_BuildValue("OOOi", topic, key, value', NOTED),
+        ("a value that is None is empty", "bytes == NULL ? -1 : (Py_ssize_t)size", "(Py_ssize_t)size", DROPPED),
+        ("of several failures one is noted", "failures->last = &failure->next;", "", DROPPED),
     ),
 }  # fmt: skip  # a table
 

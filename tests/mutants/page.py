@@ -32,7 +32,7 @@ _COMPILED = """\
 ## The compiled half
 
 The Python half is the reference, and the compiled half must do the same. Each mutant below is a changed line of
-the C code in `aolog/format/native`, compiled and loaded in place of that half. The tests named here find them.
+the C code in `aolog/format/native` and `bridge/kafka`, compiled and loaded in place of that half. The tests named here find them.
 """
 
 
