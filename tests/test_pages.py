@@ -141,8 +141,8 @@ class Desk:
         ready = "sleep 2"  # nothing below depends on it
         if port := re.search(r"(?: run | ingest | simulate ).*--http \S*:(\d+)", line):
             ready = _until(f"(: < /dev/tcp/127.0.0.1/{port[1]})")
-        elif log := re.search(r"\| aolog append (\w+)", line):
-            ready = _until(f"ls {log[1]}/*.slab")
+        elif log := re.search(r"\| aolog append (\w+)| mirror .*--log (\w+)", line):
+            ready = _until(f"ls {log[1] or log[2]}/*.slab")
         return f"{{ {line}\n}} & last=$!; {ready}; kill -0 $last 2>/dev/null || wait $last\n"
 
     def run(self, script: str) -> None:
