@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import quote
 
-from aolog.errors import AologError, StorageFailed
+from aolog.errors import AologError, StorageFailed, load_optional
 from aolog.log.retention import prune
 from aolog.maintenance.archive.archiver import ROUND_SECONDS, Archived, Archiver, Keep, Stopped
 from aolog.maintenance.archive.protection import protect
@@ -106,12 +106,13 @@ class _Log:
 
 class Archiving:
     """Archives the logs of `look`, as the configuration's `archive` says. A context manager; `of` is for any
-    thread."""
+    thread. Raises UsageError without obstore."""
 
     def __init__(
         self, look: Callable[[], Sequence[LogStatus]], config: Config, storage: Storage
     ) -> None:
         assert config.archive is not None
+        load_optional("aolog.storage.objects.client")  # at the start, not once for each log
         self._look, self._archive, self._storage = look, config.archive, storage
         self._prunes, self._has_root = config.prune, config.root is not None
         self._keep = Keep(self._archive.max_bytes, self._archive.max_age_seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -233,3 +234,23 @@ def test_a_wrong_table_is_refused(text: str, says: str) -> None:
     with pytest.raises(aolog.AologError) as raised:
         load_text(given)
     assert says in str(raised.value)
+
+
+def test_a_bridge_that_lacks_the_library_says_so_at_the_start(
+    bridge: Start, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root / "a", 10)
+    (tmp_path / "lacking").mkdir()
+    (tmp_path / "lacking" / "obstore.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'obstore'\", name='obstore')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'lacking'}:{os.environ.get('PYTHONPATH', '')}")
+    file = tmp_path / "bridge.toml"
+    file.write_text(
+        f'root = "{root}"\n[clusters.c]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[archive]\nurl = "s3://b"\n'
+    )
+    process = bridge("run", "--config", file)
+    assert process.end(60) == 2
+    assert "objects" in process.stderr
+    assert aolog.cursors(root / "a") == []
