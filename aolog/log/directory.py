@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aolog.errors import NewerFormat, NotALog, StorageError
 from aolog.log.identity import Identity
+from aolog.log.interruption import pass_on
 from aolog.log.log_format import LogFormat, find_format, opened
 from aolog.log.slab_list import SlabList
 from aolog.storage.file import refuse_others
@@ -96,7 +97,8 @@ class Log(SlabList):
             return
         try:
             last = self.slab(len(self.bases) - 1)
-        except (FileNotFoundError, NewerFormat, StorageError):
+        except (FileNotFoundError, NewerFormat, StorageError) as error:
+            pass_on(error)
             return  # a caller that needs this slab gets the error
         self.refresh_after(last)
 

@@ -29,11 +29,11 @@ A damaged header, cursor, manifest or directory is not evidence, and not an erro
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
 from aolog.log.cursor_file import cursor_names, read_position
+from aolog.log.interruption import pass_on
 from aolog.log.names import slab_name
 from aolog.log.slab_file import HeadedSlab
 
@@ -145,11 +145,13 @@ class Identity:
         """The UUID in the header of a listed slab: from the first copy that is intact and the slab's
         own. Each header is read once, when it is needed."""
         if base not in self._uuids:
-            self._uuids[base] = None
-            with suppress(FileNotFoundError, NewerFormat, StorageError):  # pruned, or unreadable
+            header = None
+            try:
                 with self._log.open_file(base) as file:
                     header = HeadedSlab(file, base, limit=self._log.limit_of(base)).header
-                self._uuids[base] = None if header is None else header.topic_uuid
+            except (FileNotFoundError, NewerFormat, StorageError) as error:  # pruned, or unreadable
+                pass_on(error)
+            self._uuids[base] = None if header is None else header.topic_uuid
         return self._uuids[base]
 
 
@@ -169,12 +171,14 @@ def cursor_uuids(path: str, storage: Storage) -> Iterator[tuple[str, bytes]]:
     to a log without headers, or none was intact at its commit."""
     try:
         names = cursor_names(path, storage)
-    except AologError:
+    except AologError as error:
+        pass_on(error)
         return
     for name in names:
         try:
             position = read_position(path, name, storage)
-        except AologError:
+        except AologError as error:
+            pass_on(error)
             continue
         if position.epoch > 0:
             yield name, position.topic_uuid

@@ -39,7 +39,7 @@ def is_own(error: BaseException) -> TypeGuard[AologError]:
     return True
 
 
-def pass_on(error: AologError) -> None:
-    """For a caller that goes on after an error: raises it if it is not the call's own."""
-    if not is_own(error):
+def pass_on(error: Exception) -> None:
+    """For a caller that goes on after an error: raises one of ours that is not the call's own."""
+    if isinstance(error, AologError) and not is_own(error):
         raise error

@@ -23,6 +23,7 @@ import xxhash
 
 from aolog.errors import MALFORMED, AologError, CorruptionError, NewerFormat
 from aolog.format.slab import ADDRESS_END
+from aolog.log.interruption import pass_on
 from aolog.log.names import MANIFEST_NAME, root_of
 from aolog.storage.directory import Inside
 from aolog.storage.storage import absolute, parent_of
@@ -217,7 +218,8 @@ def names_log(log_path: str, storage: Storage) -> bool:
     while True:
         try:
             slabs = [*read_manifest(root, storage).slabs.values()]
-        except AologError:
+        except AologError as error:
+            pass_on(error)
             slabs = []
         if any(path == absolute(f"{root}/{slab.log}") for slab in slabs):
             return True

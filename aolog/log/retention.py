@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 from aolog.errors import AologError, NoSuchCursor, UsageError, warn
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.directory import Log
+from aolog.log.interruption import pass_on
 from aolog.log.lock import lock_retention
 from aolog.log.manifest import sync_roots
 from aolog.log.names import cursor_path, slab_name
@@ -203,6 +204,7 @@ def protecting(
         except NoSuchCursor:  # deleted since the listing
             continue
         except AologError as error:
+            pass_on(error)
             unreadable.append(name)
             if where not in _warned:
                 _warned.add(where)

@@ -13,6 +13,7 @@ from aolog.format.frame import padding
 from aolog.format.slab import SlabHeader
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.log.identity import cursor_uuids
+from aolog.log.interruption import pass_on
 from aolog.log.log_format import LogFormat
 from aolog.log.names import CURSOR_DIRECTORY, NOT_FOREIGN
 from aolog.queuefka.recovery import is_unfinished
@@ -49,6 +50,7 @@ def _cursor_addresses(log: Log) -> list[int]:
         try:
             found.append(read_position(log.path, name, log.storage).address)
         except AologError as error:
+            pass_on(error)
             warn("cursor %s is skipped: %s", name, error)
     return found
 

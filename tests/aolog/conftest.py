@@ -269,7 +269,7 @@ FROM_A_HANDLER: dict[str, Callable[[], BaseException]] = {
 
 class Tracer:
     """Raises at the n-th line of these parts of the library that runs after `begin`, in any thread that
-    began meanwhile. A line that runs again does not count, nor does `try:`, where no handler can run."""
+    began meanwhile. A line that runs again does not count, nor does `try:`, where no handler can run. Never in a finalizer."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -290,7 +290,9 @@ class Tracer:
         return left == 0
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Tracer | None:
-        if self.left <= 0 or not frame.f_code.co_filename.startswith(self.rooms):
+        code = frame.f_code
+        is_within = code.co_filename.startswith(self.rooms) and code.co_name != "__del__"
+        if self.left <= 0 or not is_within:
             return None
         line = frame.f_code, frame.f_lineno
         if event == "line" and line not in self.ran:

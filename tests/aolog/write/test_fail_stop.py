@@ -281,6 +281,43 @@ def test_a_call_that_was_interrupted_at_any_line_loses_nothing_that_was_synced(
     assert refused > 5
 
 
+OPENED: dict[str, Callable[[Storage], aolog.Writer | aolog.Reader]] = {
+    "writer": lambda storage: aolog.Writer("/log", storage=storage, **NEVER),
+    "reader": lambda storage: aolog.Reader("/log", cursor="c", storage=storage),
+}
+
+
+@pytest.mark.parametrize("what", OPENED)
+def test_an_error_that_a_handler_raises_at_any_line_of_an_opening_comes_out(
+    tracer: Tracer, what: str
+) -> None:
+    """It is not taken for an unreadable cursor or slab. The next opening recovers the log."""
+    system = SimulatedSystem()
+    with aolog.Writer("/log", storage=Storage(system), **NEVER) as writer:
+        writer.append(b"a")
+    writer = aolog.Writer("/log", storage=Storage(system), **NEVER)
+    writer.append(b"b")
+    writer.flush()
+    with aolog.Reader("/log", cursor="c", storage=Storage(system)) as reader:
+        reader.read()
+        reader.commit()
+    killed = system.kill()
+    nth, raised = 0, True
+    while raised:
+        nth += 1
+        storage, opened = Storage(killed.snapshot()), None
+        tracer.begin(nth, ROOMS, FROM_A_HANDLER["full"])
+        with suppress(aolog.StorageFull):
+            opened = OPENED[what](storage)
+        raised = tracer.end()
+        assert raised is (opened is None), nth
+        if opened is not None:
+            opened.close()
+        aolog.Writer("/log", storage=storage).close()
+        assert values("/log", storage=storage) == [b"a", b"b"], nth
+    assert nth > 100
+
+
 @pytest.mark.parametrize("where", ["pwritev", "fdatasync"])
 def test_an_error_of_another_log_that_a_signal_handler_raises_makes_the_writer_failed(
     tmp_path: Path, where: str
