@@ -174,13 +174,17 @@ class Slab:
             end = self._end = Point(survey.end, survey.ordinal, survey.greatest_us)
 
     def chain(
-        self, point: Point | None, reached: Callable[[Frame], bool]
+        self, point: Point | None, reached: Callable[[Frame], bool], *, after: int = 0
     ) -> tuple[int, int, Frame | None]:
         """Walks from a point of the index (None: from the first frame) to the first intact frame that
         `reached` accepts: (end of the frame before it, records of the slab before that, the frame). None:
-        there is no such frame. If it does not begin at that end, damage is between."""
+        there is no such frame. If it does not begin at that end, damage is between. after: none is accepted
+        that ends at this offset or before it."""
         at, ordinal, _ = point or Point(self.data_begin, 0, NO_TIMESTAMP)
-        for found in outcomes(self.walker(at)):
+        walker = self.walker(at)
+        while at < after and (passed := walker.skip(after)) is not None:
+            at, ordinal = passed.end, passed.ordinal
+        for found in outcomes(walker):
             if isinstance(found, Frame):
                 if reached(found):
                     return at, ordinal, found

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from aolog.format.frame import FRAME_HEADER_LEN, Frame
 from aolog.format.framing import CHUNK_BYTES
+from aolog.format.slab import NO_TIMESTAMP
 from aolog.format.stretch import Window, gather, survey
 
 if TYPE_CHECKING:
@@ -117,6 +118,19 @@ class Walker:
             self.offset = found.end
         return found
 
+    def skip(self, end: int) -> Survey | None:
+        """Moves past the plain frames that end at this offset or before it, as far as one read contains them.
+        None: there is none."""
+
+        def take() -> Survey | None:
+            return survey(self._window(end), end, NO_TIMESTAMP, headers=False)
+
+        is_read = self._chunk_at <= self.offset <= end <= self._chunk_at + len(self._chunk)
+        found = take() if is_read else self._from_chunk(take)
+        if found is not None:
+            self.offset = found.end
+        return found
+
     def gather(self, base: int) -> list[Stretch]:
         """The stretches from `offset` on that one read contains; moves after them. Empty: call `next`.
         base: the slab's."""
@@ -125,10 +139,14 @@ class Walker:
             self.offset = found[-1].end
         return found or []
 
-    def _window(self) -> Window:
-        offset, salt = self.offset, self._framing.salt
-        intact = partial(self._intact, offset, -1)  # all
-        return Window(self._chunk, self._chunk_view, self._chunk_at, offset, salt, intact)
+    def _window(self, end: int | None = None) -> Window:
+        """What was read from `offset` on, up to `end`."""
+        chunk, view, at, offset = self._chunk, self._chunk_view, self._chunk_at, self.offset
+        if end is not None:
+            chunk = chunk[: max(0, end - at)]
+            view = memoryview(chunk)
+        intact = partial(self._framing.intact, chunk, view, at, offset, -1)  # all
+        return Window(chunk, view, at, offset, self._framing.salt, intact)
 
     def _from_chunk(self, take: Callable[[], _Found | None]) -> _Found | None:
         """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up."""

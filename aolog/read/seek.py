@@ -112,7 +112,9 @@ def _within(slab: Slab, offset: int) -> Place:
         return _within_chain(slab, offset)
     if slab.header is None:
         return Place(Position(slab.base, _first_ordinal(slab)), slab.base, None)
-    at, ordinal, frame = slab.chain(slab.index().at_offset(offset), lambda f: f.end > offset)
+    at, ordinal, frame = slab.chain(
+        slab.index().at_offset(offset), lambda f: f.end > offset, after=offset
+    )
     head = None
     if frame is not None and frame.offset <= max(at, offset):
         at, ordinal, head = frame.offset, frame.header.ordinal, frame.header
@@ -127,7 +129,7 @@ def _within(slab: Slab, offset: int) -> Place:
 
 def _within_chain(slab: Slab, offset: int) -> Place:
     """Without headers a frame has one record: an address inside it means the next frame."""
-    at, _, frame = slab.chain(None, lambda f: f.offset >= offset)
+    at, _, frame = slab.chain(None, lambda f: f.offset >= offset, after=offset)
     if frame is not None and frame.offset == offset:
         at = offset
     return Place(Position(slab.base + at, None), slab.base, at)

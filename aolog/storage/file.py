@@ -66,7 +66,7 @@ def refuse_others(error: OSError) -> None:
 
 
 def _ours(error: OSError, path: str, what: str, *, syncs: bool = False) -> StorageError:
-    """As as_storage_error; `try` and this take less time at each read and each write."""
+    """As as_storage_error; `try` and this take less time at each read, write and stat."""
     refuse_others(error)
     assert error.errno is not None
     kind: type[StorageError] = StorageFailed
@@ -184,8 +184,10 @@ class File:
 
     def stat(self) -> Stat:
         """Size, times and inode."""
-        with as_storage_error(self.path, "stat"):
+        try:
             found = self._system.fstat(self.fd)
+        except OSError as error:
+            raise _ours(error, self.path, "stat") from error
         return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
     def end(self, limit: int | None) -> int:

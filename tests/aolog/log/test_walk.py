@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 
 import pytest
 
@@ -101,6 +102,23 @@ def test_frames_of_one_length_are_read_once(slab, kib):
     file = slab(bytes(made.contents))
     assert bodies(walk(Walker(file, Salted(SALT), BEGIN))) == made.bodies
     assert file.bytes_read < 1.1 * len(made.contents) + 3 * CHUNK_BYTES
+
+
+@pytest.mark.parametrize("damaged", [None, 70])
+def test_a_skip_passes_what_ends_at_its_offset_or_before_up_to_damage(slab, damaged):
+    made = chain(150, 300)
+    file = slab(
+        bytes(made.contents) if damaged is None else made.damaged(made.offsets[damaged] + 50)
+    )
+    for i in (0, 1, 7, 69, 70, 71, 149):
+        for end in (made.ends[i] - 1, made.ends[i], made.ends[i] + 1):
+            walker, frames = Walker(file, Salted(SALT), BEGIN), 0
+            while (found := walker.skip(end)) is not None:
+                frames += found.frames
+            expected = min(bisect_right(made.ends, end), damaged or len(made.ends))
+            assert (frames, walker.offset) == (expected, [*made.offsets, made.ends[-1]][expected])
+            if damaged is None:
+                assert bodies(walk(walker)) == made.bodies[expected:]
 
 
 @pytest.mark.parametrize("at", range(9))
