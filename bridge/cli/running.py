@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from bridge.config.models import Config
+    from bridge.operate.access import Access
     from bridge.supervise.status import Overview
 
 _log = logging.getLogger("bridge")
@@ -59,6 +60,7 @@ def run_bridge(
     set_up(config.log_format, verbose=verbose)
     warn_of(config.exposures())
     read_again = None if file is None else read
+    access = _access_of(config)
     supervisor = Supervisor(config, drain=drain, read=read_again, fail_fast=fail_fast)
     signals = on_signals(supervisor.stop, supervisor.reload)
     with ExitStack() as stack:
@@ -74,14 +76,10 @@ def run_bridge(
             from bridge.supervise.archiving import Archiving
 
             archiving = stack.enter_context(Archiving(supervisor.statuses, config, Storage()))
-        if config.http is not None:
-            from bridge.config.current_text import CurrentText
-            from bridge.operate.access import Access, wrong_token
+        if access is not None:
             from bridge.operate.endpoint import serving
             from bridge.operate.monitor import Monitor
 
-            token = config.http_token and CurrentText("http_token", config.http_token, wrong_token)
-            access = Access(config.http, token, tuple(config.http_hosts))
             monitor = Monitor(
                 supervisor.statuses, Storage(), waits=supervisor.waiting_for,
                 log_max_bytes=config.log_max_bytes, scrubbed=scrubber.of,
@@ -92,6 +90,20 @@ def run_bridge(
         _notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
+
+
+def _access_of(config: Config) -> Access | None:
+    """To the endpoint; None without one. Raises UsageError for an address that may not be served: before
+    anything is begun."""
+    if config.http is None:
+        return None
+    from bridge.config.current_text import CurrentText
+    from bridge.operate.access import Access, wrong_token
+
+    token = config.http_token and CurrentText("http_token", config.http_token, wrong_token)
+    access = Access(config.http, token, tuple(config.http_hosts))
+    access.address()
+    return access
 
 
 def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]:
