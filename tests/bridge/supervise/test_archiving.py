@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,9 +206,10 @@ def test_a_bridge_archives_shows_it_and_uploads_nothing_twice_after_a_kill(
     process = bridge("run", "--config", file, "--json")
     at = where(process)
 
-    def shown() -> dict[str, object]:
-        (log,) = json.loads(get(at, "/status")[1])["logs"]
-        return log["archive"] or {}
+    def shown() -> dict[str, Any]:
+        logs = json.loads(get(at, "/status")[1])["logs"]  # none before the first scan
+        found: dict[str, Any] = (logs and logs[0]["archive"]) or {}
+        return found
 
     wait_until(lambda: shown().get("behind_bytes") == 0)
     assert shown()["error"] is None
