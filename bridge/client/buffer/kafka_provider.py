@@ -163,20 +163,28 @@ class KafkaProvider:
             and topic in self._found
             and queue(topic, value, key, timestamp_us // 1_000 or (1 if timestamp_us else 0))
         )
-        if taken:
-            self._queued(message)
-            return
-        self._check()  # a later message would overtake one that failed
-        if self._suspects and hash(message) in self._suspects:
-            self._send_alone(message)
-        else:
+        if not taken:
+            self._check()  # a later message would overtake one that failed
+            if self._suspects and hash(message) in self._suspects:
+                self._send_alone(message)
+                return
             self._queue(message)
+        now_s = time.monotonic()
+        if not self._messages:
+            self._late_s = now_s + self._delivery_s
+        self._messages.append(message)
+        self._times_s.append(now_s)
+        if now_s >= self._late_s:
+            self._poll()
 
     def _send_alone(self, message: Sendable) -> None:
         """Waits for the outcome of a suspect."""
         self._wait()
         self._check()
         self._queue(message)
+        self._messages.append(message)
+        self._times_s.append(time.monotonic())
+        self._late_s = self._times_s[-1] + self._delivery_s
         self._wait()
         self._suspects.discard(hash(message))
         if self._failed is None:
@@ -232,16 +240,6 @@ class KafkaProvider:
                 break
             self._poll()
             self._check()
-        self._queued(message)
-
-    def _queued(self, message: Sendable) -> None:
-        now_s = time.monotonic()
-        if not self._messages:
-            self._late_s = now_s + self._delivery_s
-        self._messages.append(message)
-        self._times_s.append(now_s)
-        if now_s >= self._late_s:
-            self._poll()
 
     def _find(self, producer: RowProducer, topic: str) -> None:
         """Returns if there is such a topic. Raises Rejected, Unanswered."""
@@ -279,9 +277,9 @@ class KafkaProvider:
     def _is_late(self) -> bool:
         """Whether a message without an outcome has taken too long. Sets when one will have. Only the number
         of messages under way is known: the first of them was queued no later than as many before the
-        last."""
+        last. The client counts its reports of errors, too."""
         under_way = len(self._producer or ())
-        if not under_way:
+        if not under_way or not self._times_s:
             self._late_s = time.monotonic() + self._delivery_s
             return False
         self._late_s = self._times_s[-under_way:][0] + self._delivery_s

@@ -421,3 +421,16 @@ def test_a_cluster_that_is_unreachable_is_waited_for_and_reported(tmp_path: Path
         wait_until(lambda: "127.0.0.1:1" in (buffer.status().error or ""))
         assert buffer.flush(SOON_S), "it is in the log"
         assert buffer.status().in_backlog == 1
+
+
+def test_a_flush_of_nothing_is_not_late_while_the_client_reports_errors(
+    provider: KafkaProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its length counts these, too."""
+    provider.send(batch_of(1).messages[0])
+    assert provider.flush() == {}
+    Client.now_s += DELIVERY_S * 2
+    lengths = iter([1, 1, 1, 0])
+    monkeypatch.setattr(Client, "__len__", lambda _: next(lengths, 0))
+    assert provider.flush() == {}
+    assert len(Client.made) == 1
