@@ -16,7 +16,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.errors import StorageFailed, UsageError, load_optional
+from aolog.errors import AologError, StorageFailed, UsageError, load_optional, warn
 from aolog.format.archive import (
     MANIFEST,
     Entry,
@@ -371,7 +371,10 @@ def _sweep(client: Client, job: str, manifest: Manifest, older_than_s: float) ->
     older than any job takes. If such a job commits after all, it finds an object missing, and publishes nothing."""
     used = {entry.name for entry in manifest.entries}
     before_us = clock.now_us() - int(older_than_s * 1e6)
-    for name in _pending(client):
-        its, created_us = _job_and_time(name)
-        if name not in used and (its == job or created_us < before_us):
-            client.ask(Delete(name))
+    try:
+        for name in _pending(client):
+            its, created_us = _job_and_time(name)
+            if name not in used and (its == job or created_us < before_us):
+                client.ask(Delete(name))
+    except AologError as error:  # everything is committed already
+        warn("%s: committed; leftovers stay: %s", client.url, error)

@@ -136,6 +136,19 @@ def test_dead_and_speculative_attempts_leave_nothing_visible_and_are_swept(tasks
     assert len(tasks.pending) == 2
 
 
+def test_a_sweep_that_fails_is_a_warning_because_all_is_committed(tasks, caplog):
+    def fail(request):
+        if isinstance(request, List):
+            raise StorageFailed("no rights to list")
+
+    slabs = tasks.write(b"a")
+    tasks.store.before = fail
+    assert tasks.commit(slabs).slabs == 1
+    tasks.store.before = lambda _: None
+    assert "committed; leftovers stay" in caplog.text
+    assert tasks.values() == [b"a"]
+
+
 def test_two_jobs_at_once_are_both_there(tasks):
     one, other = tasks.write(b"one"), tasks.write(b"other", job=OTHER)
     send, sent = tasks.store.send, []
