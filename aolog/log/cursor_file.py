@@ -10,8 +10,8 @@ removed, the commit makes it anew, with its lock, and warns. If it was replaced 
 with its directory, the commit raises: the position in the file may be another reader's, or a restore's.
 
 The cursor stores the log's UUID and epoch. It belongs to one log; if that log's history below the
-cursor changed (it was restored from a backup, then written), resuming raises an error. Format 1 has
-no UUID: there the cursor is bound to its directory and to the first slab's first frame.
+cursor changed (it was restored from a backup, then written), resuming raises an error. Without headers
+there is no UUID: the cursor is bound to its directory and to the first slab's first frame.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from aolog.record import Gap, Headers
     from aolog.write.active_slab import ActiveSlab
     from aolog.write.opening import Opening
+    from aolog.write.options import Waiting
     from aolog.write.validate import CheckedRecord
 
 _Result = TypeVar("_Result")
@@ -238,12 +239,14 @@ class Writer(Inlet):
             if self._syncs_each_flush or must_sync:
                 return True
             self._quietly(self._write)
+            left = chain.left
         if chain.must_roll:
             self._quietly(self._tail.make_room)
-        self._open()
+            left = chain.left
+        self._open(left)
         return False
 
-    def _open(self) -> None:
+    def _open(self, left: Waiting) -> None:
         """Opens the inlet: records join, and are flushed, without the code below, up to the bounds; but only
         if the writer's threads will flush and sync them in time."""
         chain, slab, background = self._chain, self._chain.slab, self._background
@@ -254,7 +257,7 @@ class Writer(Inlet):
             if not is_plain or chain.is_full:
                 return
             self._begin(chain.end, NO_TIMESTAMP)
-        frames, left = () if self._frame_bytes else (slab,), chain.left
+        frames = () if self._frame_bytes else (slab,)
         limit = min(left.bytes, self._frame_bytes or left.bytes)
         self._admit(limit, min(left.records, left.unsynced), *frames)
         if is_plain and self._options.sync_records is None and background.syncs_in_time:
@@ -292,7 +295,7 @@ class Writer(Inlet):
                 tail.look()
                 if self._write_out() is None:
                     self._write()
-                    self._open()
+                    self._open(self._chain.left)
                 written = tail.take_device()
             if written is not None:  # otherwise the slab was sealed, and synced with that
                 tail.sync_written(*written)
