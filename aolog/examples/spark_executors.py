@@ -57,4 +57,4 @@ if __name__ == "__main__":
     write_rejected(spark.createDataFrame(lines, "value string"), sys.argv[1])
     reasons = "headers[0].value"
     found = spark.read.format("aolog").option("includeHeaders", value=True).load(sys.argv[1])
-    found.selectExpr("cast(value as string)", f"cast({reasons} as string) as reason").show()
+    found.selectExpr("cast(value as string)", f"cast({reasons} as string) as reason").show(10)
