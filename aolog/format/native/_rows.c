@@ -69,7 +69,7 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
     Rows *rows = (Rows *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(rows->type);
-    for (Py_ssize_t i = 0; i < Py_SIZE(rows); i++)
+    for (Py_ssize_t i = 0; i < Py_SIZE((PyObject *)rows); i++)
         Py_VISIT(rows->columns[i].shared);
     return 0;
 }
@@ -79,7 +79,7 @@ rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
     rows->end = 0; /* no more rows */
-    for (Py_ssize_t i = 0; i < Py_SIZE(rows); i++)
+    for (Py_ssize_t i = 0; i < Py_SIZE((PyObject *)rows); i++)
         column_clear(&rows->columns[i]);
     Py_CLEAR(rows->type);
     return 0;
@@ -159,7 +159,7 @@ static inline PyObject *
 row_at(const Rows *self, Py_ssize_t i)
 {
     PyObject *items[WIDTH_MAX], *row = NULL;
-    Py_ssize_t made = 0, width = Py_SIZE(self);
+    Py_ssize_t made = 0, width = Py_SIZE((PyObject *)self);
     while (made < width && (items[made] = field(&self->columns[made], i)) != NULL)
         made++;
     /* Last, so that no code, not even its __del__, sees a row without its items. */

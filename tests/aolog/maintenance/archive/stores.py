@@ -25,9 +25,14 @@ SECRET = "hidden0123456789"
 
 def make_bucket(endpoint: str, name: str = BUCKET) -> None:
     at = urlsplit(endpoint)
-    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=_SOON_S)
+    _ask(at.hostname, at.port, "PUT", f"/{name}")
+
+
+def _ask(host: str | None, port: int | None, method: str, path: str) -> None:
+    assert host is not None
+    connection = http.client.HTTPConnection(host, port, timeout=_SOON_S)
     with contextlib.closing(connection):
-        connection.request("PUT", f"/{name}")
+        connection.request(method, path)
         assert connection.getresponse().status == 200
 
 
@@ -51,6 +56,9 @@ def moto(port: int = 0) -> Iterator[str]:
     try:
         yield f"http://{host}:{port}"
     finally:
+        _ask(
+            host, port, "POST", "/moto-api/reset"
+        )  # its stores are the process's, not the server's
         running.stop()
 
 
