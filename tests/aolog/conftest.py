@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import linecache
 import os
 import subprocess
@@ -281,11 +282,13 @@ class Tracer:
         self.left, self.make = nth, make
         self.rooms = tuple(f"{PACKAGE}/{room}" for room in rooms)
         self.ran.clear()
+        gc.disable()  # what an earlier test left would be finalized here, and swallow the error
         sys.settrace(self)
 
     def end(self) -> bool:
         """Whether it raised."""
         sys.settrace(None)
+        gc.enable()
         left, self.left = self.left, 0
         return left == 0
 
@@ -311,7 +314,7 @@ def tracer() -> Iterator[Tracer]:
     threading.settrace(tracer)
     yield tracer
     threading.settrace(None)  # type: ignore[arg-type]  # as its documentation has it
-    sys.settrace(None)
+    tracer.end()
 
 
 # --- storage that is watched -----------------------------------------------------------------

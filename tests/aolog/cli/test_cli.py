@@ -367,7 +367,7 @@ def test_an_error_is_one_line_whatever_the_path_is(tmp_path):
 
 
 def test_an_internal_error_is_one_line_too(log_path, ten, monkeypatch):
-    monkeypatch.setattr(aolog.cli.verify, "human_bytes", lambda _: 1 // 0)
+    monkeypatch.setattr("aolog.cli.verify.human_bytes", lambda _: 1 // 0)
     result = CliRunner().invoke(main, ["verify", log_path])
     assert result.exit_code == 1
     assert result.stderr.startswith("aolog: error: ZeroDivisionError: ")
