@@ -187,7 +187,7 @@ def test_ci_runs_the_test_command_and_the_demo_of_the_readme():
 @functools.cache
 def _help(program, name):
     root = {"aolog": aolog.cli.main, "aolog-bridge": bridge.cli.main}[program]
-    context = click.Context(root, info_name=program)
+    context = click.Context(root, info_name=program, **root.context_settings)
     command = root.get_command(context, name)
     assert command is not None, f"{program} {name}"
     return command.get_help(click.Context(command, parent=context, info_name=name))
@@ -215,7 +215,7 @@ def test_commands_and_their_options_that_the_pages_name_exist():
 
 @pytest.mark.parametrize("root", [aolog.cli.main, bridge.cli.main], ids=lambda root: root.name)
 def test_the_list_of_commands_says_what_the_help_of_each_begins_with(root):
-    shown = root.get_help(click.Context(root, terminal_width=200))
+    shown = root.get_help(click.Context(root, terminal_width=200, **root.context_settings))
     _, _, listed = shown.partition("\nCommands:\n")
     sentences = dict(re.findall(r"^  (\S+) +(\S.*)\.$", listed.partition("\n\n")[0], re.MULTILINE))
     assert sentences.keys() == set(root.commands)

@@ -63,7 +63,7 @@ def commands(program: str, *names: str) -> str:
     """The help of these commands, or of the program and all of its commands."""
     module = {"aolog": "aolog.cli", "aolog-bridge": "bridge.cli"}[program]
     root = importlib.import_module(module).main
-    context = click.Context(root, info_name=program, terminal_width=80)
+    context = click.Context(root, info_name=program, terminal_width=80, **root.context_settings)
     helps: list[str] = []
     for name in names or ("--help", *sorted(root.commands)):
         helps += [_help(root, context)] if name == "--help" else _helps(root, context, name)
