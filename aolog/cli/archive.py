@@ -86,9 +86,9 @@ Examples:
   aolog hold s3://bucket/logs/host-7
   aolog hold s3://bucket/logs/host-7 --release
 
-While an archive is held, --max-bytes and --max-age of `aolog archive` remove nothing from it, whoever runs it. The
-hold is in force when the command ends. It does not stop other programs that may delete objects: that is what
-the store's own locks are for."""
+While an archive is held, `aolog archive` removes nothing from it, on any machine, whatever --max-bytes and
+--max-age say. The hold is in force when the command ends. Other programs can still delete the objects: the
+store's own locks prevent that."""
 )
 @click.argument("url")
 @click.option("--release", is_flag=True, help="End the hold.")

@@ -161,7 +161,9 @@ Control characters are escaped on a terminal. Files and pipes get the exact byte
     help="Set the cursor after the last record, once all output is written.",
 )
 @click.option(
-    "--archive", metavar="URL", help="The log's archive: what is not local any more is read there."
+    "--archive",
+    metavar="URL",
+    help="The log's archive, from which slabs are read that were removed here.",
 )
 @click.option("-n", "--max-records", type=click.IntRange(min=0), help="Stop after N records.")
 @_format_option

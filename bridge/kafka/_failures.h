@@ -165,7 +165,7 @@ add_tuples(PyObject *list, Failure *first)
     return found;
 }
 
-/* Those since the last call, as a list of tuples; None stands for some that there was no memory for. */
+/* The failures since the last call, as a list of tuples. An entry None: more, for which there was no memory. */
 static PyObject *
 take_failures(Failures *failures)
 {

@@ -391,8 +391,8 @@ static PyMethodDef methods[] = {
      "produce(queue, topic, value, key, time_ms): queues a message; whether it did. The client chooses "
      "the partition."},
     {"failures", failures_of, METH_O,
-     "failures(queue): the messages that failed since the last call, in order: topic, key, value, error. None "
-     "stands for those that there was no memory for. None if they are not collected."},
+     "failures(queue): the messages that failed since the last call, in order: topic, key, value, error. An entry "
+     "None: some more failed, for which there was no memory. Returns None if failures are not collected."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -87,8 +87,8 @@ class RowProducer(Producer):
         deque(starmap(self.produce, rows.calls(rows.end)), maxlen=0)  # faster than a Python loop
 
     def failures(self) -> list[Failure | None]:
-        """The messages that failed since the last call, in order, whatever queued them; None stands for
-        some that could not be noted. The client notes one before it reports it, or counts it as done."""
+        """The messages that failed since the last call, in order, whatever queued them. An entry None: some
+        more failed, for which there was no memory. The client notes one before it reports it, or counts it as done."""
         return self._failures() or []
 
     def __exit__(self, *_: object) -> None:

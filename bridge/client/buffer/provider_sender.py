@@ -75,8 +75,8 @@ class ProviderSender:
         self._retry_at_s = -float("inf")
 
     def deliver(self, batch: Batch) -> str | None:
-        """Sends what is not done of a batch, and marks what is done then. Returns why the rest is not, or
-        None."""
+        """Sends the messages of a batch that are not delivered yet, and marks those that are now. Returns why
+        others are not, or None."""
         left = iter(batch.left())
         failure: Exception | None = None
         try:

@@ -184,7 +184,7 @@ DELIVERY_S = 7.5
 
 
 class Sent:
-    """Stands for the client's message."""
+    """A message, as the client gives it to a report."""
 
     def __init__(self, topic: str, key: bytes, value: bytes) -> None:
         self.topic, self.key, self.value = (lambda: topic), (lambda: key), (lambda: value)
