@@ -23,11 +23,10 @@ TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
 
 if TYPE_CHECKING:
     from aolog.format.native.speed import backend
-    from aolog.log.cursor_file import Cursor
     from aolog.log.retention import Retention
     from aolog.maintenance.repair import Repaired, backup, repair
     from aolog.maintenance.report import Report
-    from aolog.maintenance.verify import cursors, verify
+    from aolog.maintenance.verify import Cursor, cursors, verify
     from aolog.read.batch import Batch
     from aolog.read.reader import Reader
     from aolog.record import Gap, Lag, Record
@@ -58,7 +57,7 @@ __all__ = [
 
 _MODULES = {
     "Batch": "read.batch",
-    "Cursor": "log.cursor_file",
+    "Cursor": "maintenance.verify",
     "Gap": "record",
     "Lag": "record",
     "LogHandler": "write.log_handler",

@@ -21,13 +21,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from aolog.errors import LogClosed, fault
 from aolog.format.native.inlet import join
+from aolog.format.native.speed import AsyncRows
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
-from aolog.read.reader import BATCH_BYTES, view_of
 from aolog.read.reader import Reader as _Reader
+from aolog.read.reader import view_of
 from aolog.record import Position
 from aolog.write.writer import Writer as _Writer
 
@@ -42,12 +43,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "Worker", "Writer"]
 
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
 _T = TypeVar("_T")
-_Log = TypeVar("_Log", _Writer, _Reader)
+_Log = TypeVar("_Log", bound=_Closable)
 _WAIT_S = 0.2  # a thread that waits for records checks this often whether its reader is closed
 _DAY_S = 86_400.0
-# What is read for single records: a call in the thread takes as long as hundreds of them.
-_AHEAD_BYTES = 4 * BATCH_BYTES
+# What is read for single records: a call in the thread takes as long as a thousand of them.
+_AHEAD_BYTES = 1 << 20
 
 
 class Worker:
@@ -101,9 +107,9 @@ def _report(future: asyncio.Future[Any]) -> None:
         fault("a call whose task was cancelled failed: %s", error)
 
 
-async def _opened(worker: Worker, make: Callable[[], _Log]) -> _Log:
+async def opened(worker: Worker, make: Callable[[], _Log]) -> _Log:
     """Opens a log in the worker's thread. If the task is cancelled, the thread opens it, and then closes
-    it."""
+    it. The worker ends if it fails."""
     made: list[_Log] = []
     try:
         await worker.run(lambda: made.append(make()))
@@ -129,7 +135,7 @@ class Writer:
 
     async def __aenter__(self) -> Self:
         try:
-            self._writer = await _opened(self._appends, self._open)
+            self._writer = await opened(self._appends, self._open)
         except BaseException:
             self._syncs.end()
             raise
@@ -223,7 +229,7 @@ class Reader:
     __reduce__ = _Reader.__reduce__  # raises
 
     async def __aenter__(self) -> Self:
-        reader = self._reader = await _opened(self._worker, self._open)
+        reader = self._reader = await opened(self._worker, self._open)
         self._end = view_of(reader).position
         return self
 
@@ -248,7 +254,10 @@ class Reader:
             view.check()
         if self._reading is not None:
             return self._reading.position
-        return self._ahead[0].position if self._ahead else self._end
+        if self._ahead:
+            frame = self._ahead[0]
+            return frame.position_of(frame.skip)
+        return self._end
 
     async def read(self, timeout: float = 0.0) -> Record | None:
         """The next record; None if there is none within `timeout` seconds."""
@@ -260,7 +269,8 @@ class Reader:
                     return record
                 if not self._ahead and not await self._fetch(_AHEAD_BYTES, timeout):
                     return None
-                reading = FrameRecords(self._ahead[0], RecordFrame.records)
+                frame, rows = self._ahead[0], RecordFrame.records
+                reading = FrameRecords(frame, rows, rows(frame))
                 self._reading, self._ahead = reading, self._ahead[1:]
         except BaseException as error:
             self._after_error(error)
@@ -283,22 +293,27 @@ class Reader:
         """The records up to the end of the log, including those appended meanwhile."""
         return self.follow(0.0)
 
-    async def follow(self, timeout: float | None = None) -> AsyncIterator[Record]:
+    def follow(self, timeout: float | None = None) -> AsyncIterator[Record]:
         """The records, also those that are appended later. Ends after `timeout` seconds without a
         record; None: never."""
         wait_s = _DAY_S if timeout is None else timeout
-        try:
-            while (record := await self.read(wait_s)) is not None or timeout is None:
-                if record is not None:
-                    yield record
-                if self._reading is not None:  # no call a record
-                    for record in self._reading.records:  # until another call drops the frame
-                        yield record
-        except BaseException as error:
-            self._after_error(error)
-            raise
 
-    async def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
+        async def more(rows: AsyncRows) -> Record:
+            try:
+                while (record := await self.read(wait_s)) is None and timeout is None:
+                    pass
+                if self._reading is not None:
+                    rows.take(self._reading.records)  # until another call drops the frame
+                if record is not None:
+                    return record
+            except BaseException as error:
+                self._after_error(error)
+                raise
+            raise StopAsyncIteration
+
+        return AsyncRows(more)
+
+    async def read_batch(self, max_bytes: int | None = None, timeout: float = 0.0) -> Batch | None:
         """See `aolog.Reader.read_batch`. Begins with the records that were read ahead."""
         try:
             rest = None if self._reading is None else self._reading.end()
@@ -311,7 +326,7 @@ class Reader:
             self._after_error(error)
             raise
 
-    async def _fetch(self, max_bytes: int, timeout_s: float) -> bool:
+    async def _fetch(self, max_bytes: int | None, timeout_s: float) -> bool:
         """Reads frames ahead if there is one within that time. Nothing is ahead."""
         until_s = time.monotonic() + timeout_s
         while True:

@@ -440,7 +440,7 @@ def library_missing(error: ModuleNotFoundError) -> UsageError | None:
     )
 
 
-@cache  # `import_module` takes 3 us to find a loaded module
+@cache  # each batch asks, and `import_module` takes 0.8 µs for a loaded module, too
 def load_optional(module: str) -> ModuleType:
     """Imports one of our modules that needs an optional library. Raises UsageError: how to install it."""
     try:

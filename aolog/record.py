@@ -46,12 +46,26 @@ class Gap(NamedTuple):
     records_lost: int | None
 
 
+def both(one: Gap | None, other: Gap) -> Gap:
+    """Two losses of one cursor as one gap. one: the earlier loss."""
+    if one is None:
+        return other
+    known = one.records_lost is not None and other.records_lost is not None
+    lost = (one.records_lost or 0) + (other.records_lost or 0) if known else None
+    return Gap(min(one.begin, other.begin), max(one.end, other.end), "pruned", lost)
+
+
 class Position(NamedTuple):
     """Between two records of a log. address: of the next record. ordinal: the number of records before it;
     None if unknown, as in a log of queuefka and after damage whose records cannot be counted."""
 
     address: int
     ordinal: int | None
+
+
+def count_between(begin: int | None, end: int | None) -> int | None:
+    """The records between two ordinals, 0 if `end` is before `begin`; None if one of them is unknown."""
+    return None if begin is None or end is None else max(0, end - begin)
 
 
 class Lag(NamedTuple):

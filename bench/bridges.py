@@ -201,12 +201,13 @@ class Bridge:
 
 @contextmanager
 def run_bridge(
-    log: str, to: Destination, topic: str, *options: str
+    path: str, to: Destination, topic: str, *options: str, source: str = "--log"
 ) -> Iterator[subprocess.Popen[str]]:
-    """`python -m bridge run`, unchanged, with its status as JSON lines on standard output."""
+    """`python -m bridge run`, unchanged, with its status as JSON lines on standard output. source: what the path
+    is of."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "bridge", "run", "--log", log, "--topic", topic, "--json"),
+            *(sys.executable, "-m", "bridge", "run", source, path, "--topic", topic, "--json"),
             *("--bootstrap-servers", to.cluster.bootstrap_servers, *options),
         ],
         cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -16,14 +16,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.testing.apache_kafka.jars import KafkaUnavailable, jars
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BUCKET", "Relay", "environment", "missing", "relayed"]
+__all__ = ["BUCKET", "Relay", "environment", "missing", "relayed", "spark_settings"]
 
 BUCKET = "bench"
 _PIECE_BYTES = 1 << 20
 _START_S = 20.0
+
+
+_POM = Path(__file__).with_name("hadoop-aws.xml")
 
 
 def _program() -> str | None:
@@ -39,6 +44,10 @@ def missing() -> str | None:
         import obstore  # noqa: F401 -- whether it is installed
     except ImportError:
         return "obstore is not installed"
+    try:
+        jars(_POM)
+    except KafkaUnavailable as error:  # which has the same way of fetching
+        return f"hadoop-aws, for Parquet in the store, is not there: {error}"
     return None
 
 
@@ -119,3 +128,16 @@ def environment(relay: Relay) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": relay.endpoint,
     }  # fmt: skip  # a table
+
+
+def spark_settings(relay: Relay) -> dict[str, str]:
+    """With which Spark's own readers find the store, as s3a://."""
+    given = environment(relay)
+    return {
+        "spark.jars": ",".join(str(jar) for jar in jars(_POM).glob("*.jar")),
+        "spark.hadoop.fs.s3a.endpoint": relay.endpoint,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "spark.hadoop.fs.s3a.access.key": given["AWS_ACCESS_KEY_ID"],
+        "spark.hadoop.fs.s3a.secret.key": given["AWS_SECRET_ACCESS_KEY"],
+    }

@@ -9,7 +9,9 @@ simulate, testing. The guarantees are in aolog/docs/explanation/guarantees.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bridge.errors import loading
 
 if TYPE_CHECKING:
     from bridge.client.buffer.aio import AsyncBuffer
@@ -48,24 +50,8 @@ _MODULES = {
 
 
 if not TYPE_CHECKING:  # otherwise mypy would accept any name
-
-    def __getattr__(name: str) -> Any:
-        """Imports a name when it is used: the command line uses none of them, and Kafka's client takes a
-        while to import."""
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        from aolog.errors import library_missing
-
-        try:
-            found = getattr(import_module(f"bridge.{_MODULES[name]}"), name)
-        except ModuleNotFoundError as error:
-            if (missing := library_missing(error)) is None:
-                raise
-            raise ModuleNotFoundError(str(missing), name=error.name) from None
-        globals()[name] = found
-        return found
+    # The command line uses none of them, and Kafka's client takes a while to import.
+    __getattr__ = loading(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
-from aolog.errors import AologError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from aolog.errors import AologError, UsageError, library_missing
 
 __all__ = [
     "CursorTopicUnfit",
@@ -122,3 +122,21 @@ class WrongConfiguration(UsageError):
         self.problems = problems
         self.path = path
         super().__init__("; ".join(problems), path=path, problems=problems)
+
+
+def loading(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that imports each public name when it is used, from these modules. Raises
+    ModuleNotFoundError, which says how to install an optional library that is missing."""
+
+    def load(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            found = getattr(import_module(f"{package}.{modules[name]}"), name)
+        except ModuleNotFoundError as error:
+            missing = library_missing(error) or error
+            raise ModuleNotFoundError(str(missing), name=error.name) from None
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return load

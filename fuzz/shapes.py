@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
 from aolog.format import compression as codec_module
-from aolog.log import lifetime
 from aolog.record import Record
+from aolog.storage import lifetime
 from fuzz.layout import DATA_BEGIN, Known, know, read_files
 
 if TYPE_CHECKING:

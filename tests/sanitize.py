@@ -23,11 +23,15 @@ COPIED = ("aolog", "bridge", "bench", "fuzz", "tests")
 # Calls the C functions, and what a hostile or unlucky caller may pass: 15 s of one core.
 TESTS = [
     "tests/aolog/format/test_inlet.py",
+    "tests/aolog/format/test_door.py",
     "tests/aolog/format/test_inlet_flush.py",
     "tests/aolog/queuefka/test_growing_slab.py",
     "tests/aolog/format/test_speed.py",
+    "tests/aolog/format/test_async_rows.py",
     "tests/aolog/format/test_stretch.py",
     "tests/bridge/kafka/test_producing.py",
+    "tests/bridge/kafka/test_arrivals.py",
+    "tests/bridge/client/buffer/test_memory_queue.py",
 ]
 # What uses them, under fault injection and with random input: two minutes.
 LONG_TESTS = [

@@ -106,6 +106,7 @@ WITHOUT_EXTRAS = [
     ("aolog archive LOG s3://bucket/log", "objects"),
     ("aolog restore s3://bucket/log COPY", "objects"),
     ("aolog hold s3://bucket/log", "objects"),
+    ("aolog compact s3://bucket/log", "compression"),
     ("aolog tail LOG", None),
     ("aolog info LOG", None),
     ("aolog verify LOG", None),

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 HEAVY = {"numpy", "pyarrow", "click", "pyspark", "confluent_kafka", "rich", "backports", "compression",
          "lz4"}  # fmt: skip  # a list
 BEHIND_COMMANDS = {"pydantic", "pydantic_core", "prometheus_client", "uvicorn", "starlette", "asyncio",
-                   "importlib.metadata"}  # fmt: skip  # a list
+                   "importlib.metadata", "socket", "concurrent.futures"}  # fmt: skip  # a list
 SLOW = {"dataclasses", "inspect", "logging", "pathlib"}
 
 

@@ -19,7 +19,7 @@ import click
 
 from aolog.cli.input import DELIMITERS, STDIN, Delimiter, Source, splitter
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.output import json_option, out, tell_pruned, to_stderr
+from aolog.cli.output import json_option, out, pruned_to_json, tell_pruned, to_stderr
 from aolog.cli.parse import log_argument
 from aolog.cli.record_parts import SPEC, RecordParts, Spec, Tally
 from aolog.cli.stop_signals import StopSignals
@@ -34,7 +34,6 @@ from aolog.errors import (
     UsageError,
     counted,
 )
-from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.queuefka.format1 import without
 from aolog.read.gaps import reported_elsewhere

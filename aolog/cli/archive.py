@@ -1,4 +1,4 @@
-"""`aolog archive`, `aolog hold` and `aolog restore`: a log in an object store, kept there, and back."""
+"""`aolog archive`, `aolog hold`, `aolog compact` and `aolog restore`: a log in an object store, and back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from aolog.cli.parse import DIRECTORY, DURATION, SIZE, log_argument
 from aolog.cli.stop_signals import StopSignals
 from aolog.errors import counted, one_line
 from aolog.maintenance.archive.archiver import SHIP_SECONDS, Archived, Archiver, Keep, Stopped
+from aolog.maintenance.archive.compaction import OBJECT_BYTES
+from aolog.maintenance.archive.compaction import compact as compact_archive
 from aolog.maintenance.archive.hold import hold as hold_archive
 from aolog.maintenance.archive.restore import restore as restore_log
 
@@ -37,7 +39,9 @@ overwritten. Needs the extra `objects`; credentials as the provider's own tools 
     help="With --follow: archive what a slab that grows has, after this long.",
 )
 @click.option(
-    "--max-bytes", type=SIZE, help="Remove the archive's oldest slabs above this size of all."
+    "--max-bytes",
+    type=SIZE,
+    help="Remove the archive's oldest slabs above this size of all, as they are stored.",
 )
 @click.option(
     "--max-age", type=DURATION, help="Remove the archive's slabs with only older records: 90d."
@@ -87,7 +91,7 @@ Examples:
   aolog hold s3://bucket/logs/host-7 --release
 
 While an archive is held, `aolog archive` removes nothing from it, on any machine, whatever --max-bytes and
---max-age say. The hold is in force when the command ends. Other programs can still delete the objects: the
+--max-age say, and `aolog compact` refuses it. The hold is in force when the command ends. Other programs can still delete the objects: the
 store's own locks prevent that."""
 )
 @click.argument("url")
@@ -102,6 +106,47 @@ def hold(url: str, release: bool, as_json: bool) -> None:  # noqa: FBT001 -- as 
         state = "held" if done.held else "not held"
         slabs = counted(done.slabs, "slab", ",")
         out.line(f"{one_line(done.url)}: {state}: {slabs}, {human_bytes(done.bytes)}")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  aolog compact s3://bucket/logs/host-7 --dry-run
+  aolog compact s3://bucket/logs/host-7
+
+Addresses, ordinals, cursors and Spark's offsets stay as they are. Archivers and readers may run; releases
+that do not know packed slabs refuse the archive (newer_format). A kill loses nothing: the next run goes on. A run
+deletes what runs more than a day before have replaced. Needs the extras `objects` and `compression`."""
+)
+@click.argument("url")
+@click.option(
+    "--object-bytes",
+    type=SIZE,
+    default=f"{OBJECT_BYTES >> 20}MiB",
+    show_default=True,
+    help="Pack slabs below this size, until an object has so many bytes of them.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be packed; write nothing.")
+@json_option
+def compact(
+    url: str,
+    object_bytes: int,
+    dry_run: bool,  # noqa: FBT001 -- as above
+    as_json: bool,  # noqa: FBT001 -- as above
+) -> None:
+    """Pack small slabs of the archive below URL into large objects, compressed."""
+    with progress("compact", shown=not as_json) as update:
+        done = compact_archive(url, object_bytes=object_bytes, dry_run=dry_run, progress=update)
+    if as_json:
+        out.json(named(done))
+        return
+    packed = f"{counted(done.packed, 'slab', ',')} of {human_bytes(done.slab_bytes)}"
+    into = "" if done.packed_bytes is None else f" of {human_bytes(done.packed_bytes)}"
+    out.line(
+        f"{one_line(done.url)}: {'would pack' if dry_run else 'packed'} {packed} into "
+        f"{counted(done.packs, 'object', ',')}{into}; {counted(done.objects, 'object', ',')} in all, "
+        f"{done.deleted:,} deleted"
+    )
 
 
 @click.command(

@@ -51,7 +51,8 @@ def list_(log: str, as_json: bool) -> None:  # noqa: FBT001 -- click passes opti
     """List the cursors of LOG with their lag. With --json, one line for each cursor.
 
     State `pruned`: retention removed records that the cursor has not read, with their number (in JSON
-    in `pruned`). The lag counts records that can still be read.
+    in `pruned`). The lag counts records that can still be read. State `ahead`: it is past the log's end, so the
+    log was longer once; `aolog verify` says what is missing.
     """
     found = cursor_states(log, Holders(require_log(log)))
     if as_json:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.cli.output import human_bytes, human_seconds, iso_time
 from aolog.errors import AologError, NoSuchCursor, records_lost
-from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.names import cursor_path
+from aolog.log.cursor_file import cursor_names, cursor_path, read_position
 from aolog.read.reader import Reader, view_of
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
     from aolog.cli.lock_holders import Holders
-    from aolog.log.cursor_file import CursorPosition
+    from aolog.format.cursor_copy import CursorPosition
     from aolog.record import Gap, Lag
 
 LAG_HEAD = ("PENDING", "BYTES", "OLDEST")
@@ -24,7 +23,9 @@ class CursorState(NamedTuple):
     """A cursor, readable or not."""
 
     name: str
-    state: str  # "ok"; "pruned" if retention removed unread records; otherwise the error's code
+    # "ok"; "pruned" if retention removed unread records; "ahead" if it is past the log's end, which was cut off
+    # then: see `aolog verify`; otherwise the error's code.
+    state: str
     position: CursorPosition | None  # None if the error hides it
     lag: Lag | None  # the same
     held: bool | None  # whether a reader holds it; None if unknown
@@ -86,7 +87,10 @@ def cursor_state(log: str, name: str, holders: Holders) -> CursorState:
         with Reader(log) as reader:
             view_of(reader).resume_at(position)
             lag, pruned = reader.lag(), reader.pruned()
-            state = "ok" if pruned is None else "pruned"
+            if position.address > reader.end():
+                state = "ahead"
+            elif pruned is not None:
+                state = "pruned"
     except NoSuchCursor:
         raise
     except AologError as error:

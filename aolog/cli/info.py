@@ -14,9 +14,9 @@ from aolog.cli.lock_holders import Holders
 from aolog.cli.output import human_bytes, iso_time, json_option, out, table
 from aolog.cli.parse import log_argument
 from aolog.errors import AddressPruned, CodecUnavailable, counted, one_line
+from aolog.format.names import ASIDE_DIRECTORY
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
-from aolog.log.names import ASIDE_DIRECTORY
 from aolog.read import seek
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import Reader

@@ -138,6 +138,14 @@ def tell_pruned(unread: Mapping[str, Gap], *, would: bool = False) -> None:
         )
 
 
+def pruned_to_json(unread: Mapping[str, Gap]) -> list[dict[str, object]]:
+    """Losses by cursor, as the command line prints them."""
+    return [
+        {"cursor": name, "begin": gap.begin, "end": gap.end, "records_lost": gap.records_lost}
+        for name, gap in unread.items()
+    ]
+
+
 @contextmanager
 def progress(label: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Yields what the library takes as `progress`: a bar on standard error, or None if that is not a

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aolog.errors import UsageError
-from aolog.log.names import check_cursor_name
+from aolog.format.names import check_cursor_name
 from aolog.log.units import DURATION_MAX_S, duration_seconds, size_bytes
 from aolog.read.start import parse_where
 from aolog.storage.storage import checked_path

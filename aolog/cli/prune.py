@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog.cli.lock_holders import require_log
-from aolog.cli.output import human_bytes, json_option, out, tell_pruned
+from aolog.cli.output import human_bytes, json_option, out, pruned_to_json, tell_pruned
 from aolog.cli.parse import DURATION, SIZE, log_argument
 from aolog.errors import CursorCorrupt, RetentionFull, counted, one_line
-from aolog.log.pruned_records import pruned_to_json
 from aolog.log.retention import Retention
 from aolog.log.retention import prune as prune_log
 from aolog.storage.storage import Storage

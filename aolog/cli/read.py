@@ -195,8 +195,11 @@ def read(
     gaps = _Gaps(as_json=as_json)
     encode = _encoder(format_ or ("json" if as_json else "value"))
     with _open(log, start, cursor, gaps, commit=commit, strict=strict) as reader:
-        _write(itertools.islice(reader.up_to(reader.end()), max_records), encode)
+        end = reader.end()
+        _write(itertools.islice(reader.up_to(end), max_records), encode)
         out.flush()
+        if reader.tell() >= end:
+            view_of(reader).report_lost_end()
         if commit:
             reader.commit()
     if not skip_gaps:
@@ -239,6 +242,7 @@ def tail(
     with reader:
         _write(records, encode)
         out.flush()
+        view_of(reader).report_lost_end()
         while follow:
             batch = reader.read_batch(timeout=1.0)
             if batch is not None:

@@ -9,6 +9,7 @@ import click
 import aolog
 from aolog.cli.output import human_bytes, json_option, named, out, progress
 from aolog.cli.parse import DIRECTORY, log_argument
+from aolog.cli.verify import gap_table
 from aolog.errors import CorruptionError, counted, one_line
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ def _print(log: str, done: Repaired) -> None:
         count = counted(known, "record", ",")
         if None in lost:
             count = f"at least {count}" if known else "an unknown number of records"
-        out.line(f"{counted(len(done.gaps), 'gap')}, {count} lost: see `aolog verify`")
+        out.line(f"{counted(len(done.gaps), 'gap')}, {count} lost:")
+        out.line(gap_table(done.gaps))
+        if not done.records:
+            out.line(f"the remains of damaged frames: `aolog salvage {one_line(log)}`, unverified")
     for problem in done.left:
         out.line(f"not repaired: {one_line(problem)}")

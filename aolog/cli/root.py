@@ -11,6 +11,10 @@ _COMMANDS = {
     "append": ("aolog.cli.append", "Append each line of the FILEs, or of standard input, to LOG."),
     "archive": ("aolog.cli.archive", "Archive LOG below URL in an object store."),
     "backup": ("aolog.cli.backup", "Copy LOG to a new DIR, consistently, beside its writer."),
+    "compact": (
+        "aolog.cli.archive",
+        "Pack small slabs of the archive below URL into large objects, compressed.",
+    ),
     "cursor": ("aolog.cli.cursor", "List, show, set and delete cursors."),
     "hold": ("aolog.cli.archive", "Keep all that the archive below URL has; or --release it."),
     "info": ("aolog.cli.info", "Show what LOG holds."),

@@ -16,9 +16,12 @@ from aolog.maintenance.baseline import BYTES_MAX, GAP_CAUSES, Baseline, parse_ba
 from aolog.maintenance.signatures import check_signatures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aolog.maintenance.baseline import News
     from aolog.maintenance.report import Report
     from aolog.maintenance.signatures import Signatures
+    from aolog.record import Gap
 
 _KEYS_BYTES_MAX = 1 << 20  # thousands of keys: FILE may be /dev/zero
 
@@ -98,7 +101,10 @@ def _print(log: str, report: Report, news: News | None) -> None:
     records, frames = counted(report.records, "record", ","), counted(report.frames, "frame", ",")
     slabs = counted(report.slabs, "slab", ",")
     out.line(f"{records} in {frames}, {slabs}, {human_bytes(report.bytes)}")
-    out.line(f"end {report.end}, durable at least up to {report.durable}")
+    durable = f"durable at least up to {report.durable}"
+    if not report.durable:  # format 1 has no marks
+        durable = "nothing in the log shows how much of it is durable"
+    out.line(f"end {report.end}, {durable}")
     if report.tail_bytes:
         out.line(
             f"{human_bytes(report.tail_bytes)} after the end: an append in progress, or a torn end that "
@@ -106,8 +112,7 @@ def _print(log: str, report: Report, news: News | None) -> None:
         )
     if report.gaps:
         out.line("")
-        rows = [(gap.begin, gap.end, gap.records_lost, gap.reason) for gap in report.gaps]
-        out.line(table(("BEGIN", "END", "RECORDS LOST", "REASON"), rows))
+        out.line(gap_table(report.gaps))
     if news is not None:
         out.line(f"{counted(len(report.gaps) - len(news.gaps), 'gap')} known, {len(news.gaps)} new")
         for gap in news.gaps:
@@ -124,6 +129,12 @@ def _print(log: str, report: Report, news: News | None) -> None:
     ):
         if part:
             out.line("\n".join([f"\n{head}:", *(f"  {one_line(each.message)}" for each in part)]))
+
+
+def gap_table(gaps: Sequence[Gap]) -> str:
+    """A row for each gap."""
+    rows = [(gap.begin, gap.end, gap.records_lost, gap.reason) for gap in gaps]
+    return table(("BEGIN", "END", "RECORDS LOST", "REASON"), rows)
 
 
 def _read_file(name: str, bytes_max: int) -> bytes:

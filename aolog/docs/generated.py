@@ -1,6 +1,7 @@
 """Reference pages from their sources: what a page's block `{generated} NAME ARGUMENT…` becomes.
 
-`conf.py` puts the text in place of the block before Sphinx reads the page. Each function returns Markdown:
+`conf.py` puts the text in place of the block before Sphinx reads the page. The line in a block is for readers of the
+file: it says how to see the same in a terminal. Each function returns Markdown:
 
     commands PROGRAM          the help of every command, as click prints it
     commands PROGRAM NAME…    the help of these commands; NAME may be --help, for the program's own
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n```$", re.MULTILINE)
+_BLOCK = re.compile(r"^```\{generated\} (\w+) ?(.*)\n(?:[^`\n].*\n)*```$", re.MULTILINE)
 # The modules that define errors; a test checks that the list is complete.
 _WITH_ERRORS = [
     "aolog.cli",

@@ -18,25 +18,27 @@ from typing import Any, NamedTuple
 import xxhash
 
 from aolog.errors import MALFORMED, AologError, CorruptionError, NewerFormat
+from aolog.format.packed import CHUNK_BYTES, Packed
 from aolog.format.slab import ADDRESS_END, HEADER_LEN, SlabHeader, decode_slab_header
 
 MANIFEST = "archive.json"
-SLABS = "slabs/"
-VERSION_PLAIN, VERSION = 1, 2  # 2 if an entry has a header of its own
+SLABS, PENDING, PACKS = "slabs/", "pending/", "packs/"
+# 2 if an entry has a header of its own, 3 if one is packed
+VERSION_PLAIN, VERSION_HEADERS, VERSION = 1, 2, 3
 _HASH_KEY = b', "xxh3": "'
 _DIGEST_DIGITS = 64  # sha256
 _HEADER_HASH = struct.Struct("<I")
 
 
 class Entry(NamedTuple):
-    """A slab in the archive. Its bytes are those of the local slab, [0, end - base)."""
+    """A slab in the archive. Its bytes, once unpacked, are those of the local slab, [0, end - base)."""
 
     base: int  # address at which the slab begins
     end: int  # address after its last archived byte
     # Whether nothing will follow in the slab: it is sealed, or has a successor. Otherwise the object is the
     # durable beginning of the slab that grew when it was archived, and a longer one will replace it.
     final: bool
-    sha256: str  # of the object, hexadecimal
+    sha256: str  # of these bytes, hexadecimal
     ordinal: int | None = None  # records of the log before it; None if unsure
     records: int | None = None  # in it, by its seal; None without a seal
     least_us: int | None = None  # timestamps of its records, by its seal
@@ -47,16 +49,36 @@ class Entry(NamedTuple):
     # and the slab's header, `packed_header`, which counts in place of the one in the object.
     name: str = ""
     header: str = ""
+    # Of a slab that was packed with others (maintenance/archive/compaction.py): the object in which it is, where
+    # it begins there, and the stored bytes of each chunk.
+    pack: str = ""
+    at: int = 0
+    chunks: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of the object."""
+        """Bytes of the slab."""
         return self.end - self.base
 
     @property
+    def stored_bytes(self) -> int:
+        """That it takes in its object."""
+        return sum(self.chunks) if self.pack else self.size
+
+    @property
     def object_name(self) -> str:
-        """Below the archive's URL. Another content has another name."""
+        """The object in which it is, below the archive's URL. Another content has another name."""
+        return self.pack or self.slab_name
+
+    @property
+    def slab_name(self) -> str:
+        """The object that has this slab only, which existed first."""
         return self.name or f"{SLABS}{self.base:020d}-{self.end:020d}-{self.sha256[:16]}.slab"
+
+    @property
+    def packed(self) -> Packed | None:
+        """Where it is in its object; None if it is the whole object."""
+        return Packed(self.at, self.chunks, self.size) if self.pack else None
 
     def own_header(self) -> SlabHeader | None:
         """The header that counts in place of the object's; None if the object's counts."""
@@ -95,8 +117,11 @@ def object_range(name: str) -> tuple[int, int] | None:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The object's bytes."""
-    own = any(entry.header for entry in manifest.entries)
-    version = VERSION if own else VERSION_PLAIN
+    version = VERSION_PLAIN
+    if any(entry.header for entry in manifest.entries):
+        version = VERSION_HEADERS
+    if any(entry.pack for entry in manifest.entries):
+        version = VERSION
     fields = {"aolog_archive": version, "log": manifest.uuid} | manifest._asdict()
     del fields["uuid"]
     fields["transactions"] = dict(manifest.transactions)
@@ -111,6 +136,8 @@ def _fields(entry: Entry) -> dict[str, Any]:
     fields = entry._asdict()
     if not entry.header:
         del fields["name"], fields["header"]
+    if not entry.pack:
+        del fields["pack"], fields["at"], fields["chunks"]
     return fields
 
 
@@ -142,7 +169,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
             )
         if rest.rstrip() != xxhash.xxh3_64_hexdigest(body).encode() + b'"}':
             raise _damaged(path, "its hash differs")
-        entries = tuple([Entry(**entry) for entry in fields.pop("entries")])
+        entries = tuple([_entry(entry) for entry in fields.pop("entries")])
         given = fields.pop("transactions", {})
         commits = tuple([(id_, tuple(map(tuple, rows))) for id_, rows in given.items()])
         manifest = Manifest(uuid=fields.pop("log"), entries=entries, transactions=commits, **fields)
@@ -152,6 +179,11 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     except MALFORMED as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from None
     return manifest
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    entry = Entry(**fields)
+    return entry._replace(chunks=tuple(entry.chunks))
 
 
 def _check(manifest: Manifest) -> None:
@@ -167,6 +199,13 @@ def _check(manifest: Manifest) -> None:
         own = entry.own_header()
         if own is not None and (own.base, own.topic_uuid.hex()) != (entry.base, manifest.uuid):
             raise ValueError(f"the header of the slab at {entry.base} is another's")
+        count = -(-entry.size // CHUNK_BYTES) if entry.pack else 0
+        if len(entry.chunks) != count or entry.at < 0 or any(n <= 0 for n in entry.chunks):
+            raise ValueError(f"the slab at {entry.base} is packed in another way")
+        for prefix, name in ((PENDING, entry.name), (PACKS, entry.pack)):
+            # An archiver deletes what it finds here once it is replaced.
+            if name and (not name.startswith(prefix) or {"", ".", ".."} & set(name.split("/"))):
+                raise ValueError(f"the object of the slab at {entry.base} has another name")
         at = entry.end
 
 

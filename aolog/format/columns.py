@@ -64,7 +64,8 @@ class BodyTooLarge(Exception):
 class BinaryColumn(NamedTuple):
     """Arrow's buffers of one column, as views.
 
-    validity: None if no entry is null. offsets: (n+1) x u32 as bytes. data: the bytes.
+    validity: None if no entry is null. offsets: (n+1) x u32 as bytes; of a part of a column they are those of the
+    whole one. data: the bytes.
     """
 
     validity: memoryview | None
@@ -77,14 +78,14 @@ class BinaryColumn(NamedTuple):
         return len(self.offsets) // _U32.size - 1
 
     def part(self, first: int, end: int) -> BinaryColumn:
-        """The entries in [first, end). Their bytes are not copied."""
-        cuts = self.offsets.cast("I")[first : end + 1]
-        begin, bits = cuts[0], None
+        """The entries in [first, end). Offsets and bytes are not copied: the first offset may not be 0."""
+        bits = None
         if self.validity is not None:
-            kept = range(first, end)
-            bits = memoryview(bitmap([self.validity[i >> 3] >> (i & 7) & 1 or None for i in kept]))
-        offsets = array("I", [cut - begin for cut in cuts])
-        return BinaryColumn(bits, memoryview(offsets.tobytes()), self.data[begin : cuts[-1]])
+            kept = int.from_bytes(self.validity[first >> 3 : (end + 7) >> 3], "little")
+            kept = kept >> (first & 7) & ((1 << (end - first)) - 1)
+            bits = memoryview(kept.to_bytes((end - first + 7) // 8, "little"))
+        offsets = self.offsets[_U32.size * first : _U32.size * (end + 1)]
+        return BinaryColumn(bits, offsets, self.data)
 
     def to_list(self) -> list[bytes | None]:
         """Copies of the entries."""
@@ -100,10 +101,7 @@ class HeaderColumn(NamedTuple):
 
     def part(self, first: int, end: int) -> HeaderColumn:
         """Those of the records in [first, end)."""
-        cuts = self.offsets.cast("I")[first : end + 1]
-        offsets = array("I", [cut - cuts[0] for cut in cuts])
-        names, values = (each.part(cuts[0], cuts[-1]) for each in self[1:])
-        return HeaderColumn(memoryview(offsets.tobytes()), names, values)
+        return self._replace(offsets=self.offsets[_U32.size * first : _U32.size * (end + 1)])
 
 
 class Columns(NamedTuple):

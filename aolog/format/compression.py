@@ -110,7 +110,7 @@ def packer(name: str, level: int | None) -> Packer | None:
         )
     codec = CODECS[name]
     check_codec(codec)
-    compress = _zstd_compressor(level or _ZSTD_LEVEL) if name == "zstd" else _lz4_compressor(level)
+    compress = zstd_compressor(level or _ZSTD_LEVEL) if name == "zstd" else _lz4_compressor(level)
 
     def pack(count: int, parts: list[Buffer]) -> tuple[int, list[Buffer]]:
         length = sum(map(len, parts))
@@ -126,7 +126,8 @@ def packer(name: str, level: int | None) -> Packer | None:
     return pack
 
 
-def _zstd_compressor(level: int) -> Callable[[bytes], bytes]:
+def zstd_compressor(level: int) -> Callable[[bytes], bytes]:
+    """Makes one zstd frame of its argument. `check_codec` says whether the package is installed."""
     compress = _zstd().compress
     return lambda raw: compress(raw, level)
 
@@ -162,13 +163,14 @@ def unpack(flags: int, body: memoryview) -> memoryview:
     packed = body[_LENGTHS.size :][: _LENGTHS.unpack_from(body)[1]]
     if bytes(body[_LENGTHS.size + len(packed) :]).strip(b"\0"):
         raise Malformed("bytes after the compressed data")
-    raw = _unzstd(packed, length) if codec == CODECS["zstd"] else _unlz4(packed, length)
+    raw = unzstd(packed, length) if codec == CODECS["zstd"] else _unlz4(packed, length)
     if len(raw) != length:
         raise Malformed(f"{len(raw)} bytes, not {length}")
     return memoryview(raw).toreadonly()
 
 
-def _unzstd(packed: memoryview, length: int) -> bytes | bytearray:
+def unzstd(packed: memoryview, length: int) -> bytes | bytearray:
+    """The content of one zstd frame, at most `length` bytes. Raises Malformed."""
     zstd = _zstd()
     # A zstd frame names the memory for its window: allow no more than for the body.
     window_log = max(_WINDOW_LOG_MIN, (length - 1).bit_length())

@@ -98,6 +98,11 @@ class SlabHeader(NamedTuple):
     topic: str | None = None
     compressed: bool = False
 
+    @property
+    def known_ordinal(self) -> int | None:
+        """Records of the log before this slab; None if only a lower bound is known."""
+        return None if self.ordinal_unsure else self.base_ordinal
+
     def shows_sealed(self, before: SlabHeader) -> bool:
         """Whether the slab before was sealed and durable: a writer seals and syncs a slab before it
         begins the next of the same epoch."""
@@ -142,6 +147,25 @@ def decode_slab_header(copy: bytes) -> SlabHeader | NewerVersion | None:
     places = base, header.base_ordinal, header.predecessor_end, header.slab_bytes, header.reach
     # No writer gets so far, and values computed from these would not fit their fields.
     return header if max(places) < ADDRESS_END else None
+
+
+# --- name -----------------------------------------------------------------------------------
+
+_BASE_DIGITS = 20  # one more than 2^63 needs
+
+
+def slab_name(base: int) -> str:
+    """The name of the slab that begins at this address."""
+    return f"{base:0{_BASE_DIGITS}d}.slab"
+
+
+def slab_base(name: str) -> int | None:
+    """The address at which a slab with this name begins; None if this is not a slab's name."""
+    digits = name[:_BASE_DIGITS]
+    if name[_BASE_DIGITS:] != ".slab" or not (digits.isascii() and digits.isdigit()):
+        return None  # without a regular expression: a log may have 100,000 names
+    base = int(digits)
+    return base if base < ADDRESS_END else None
 
 
 # --- index ----------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ A frame is *plain* if it is intact, and a mark or a frame of records; without a 
 malformed; and its texts, which are names of headers and topics, are ASCII. Both functions stop at the first
 frame that is not plain: the caller walks over it frame by frame.
 
-Reading a frame takes microseconds in Python, and small frames have little else. So `gather` puts small ones
-together as one *stretch*: columns with an address and a timestamp a record. A larger frame is a stretch of its
-own, without a copy. The rules:
+Reading a frame takes microseconds in Python, as much as all else with 64 KiB of it. So `gather` puts frames
+together as one *stretch*: columns with an address and a timestamp a record. A long frame, or one with more columns
+than values, is a stretch of its own, without a copy. The rules:
 
-    a frame of more than SMALL_BYTES is alone
-    a stretch of several frames has at most GATHERED_BYTES of the slab
+    frames of at most SMALL_BYTES join each other, and so do those of at most MOVED_BYTES with nothing but values
+    a stretch of several frames has at most GATHERED_BYTES of the slab, or as few as the caller wants
     its records are counted without a hole, so that record i has the ordinal of the first one plus i
     topics that differ become a column of at most GATHERED_BYTES
     a mark joins the frames before it; it cannot be the first
@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
-from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.format.columns import (
+    VALUES,
     BinaryColumn,
     Columns,
     HeaderColumn,
@@ -43,6 +42,7 @@ from aolog.format.frame import (
     Frame,
     encode_header,
 )
+from aolog.format.framing import CHUNK_BYTES
 from aolog.format.native.speed import compiled
 from aolog.format.slab import INDEX_SPACING, NO_TIMESTAMP, Point
 
@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from aolog.format.frame import FrameHeader
+    from aolog.format.framing import Framing
 
 SMALL_BYTES = 16 << 10  # copying a longer frame costs more than a stretch of its own
-GATHERED_BYTES = 64 << 10  # as the default batch of a reader has
+MOVED_BYTES = 128 << 10  # moving the values of a longer one takes as long
+GATHERED_BYTES = CHUNK_BYTES  # as one read of a walker
 
 
 class Survey(NamedTuple):
@@ -104,59 +106,64 @@ class Stretch(NamedTuple):
 NO_SALT = -1  # in place of a salt, where headers have none: in the room queuefka
 _compiled_survey: Any = getattr(compiled, "survey", None)
 _compiled_gather: Any = getattr(compiled, "gather", None)
+_compiled_read: Any = getattr(compiled, "read_gather", None)
 
 
 class Window(NamedTuple):
-    """Bytes of a slab, in which a walk goes on at `offset`. chunk_at: offset of their first byte. salt: of the
-    slab, or NO_SALT. intact: returns the intact frames from `offset` on."""
+    """Bytes of a slab, in which a walk goes on at `offset`. chunk_at: offset of their first byte."""
 
     chunk: bytes
     view: memoryview
     chunk_at: int
     offset: int
-    salt: int
-    intact: Callable[[], list[Frame]]
+    framing: Framing
+
+    def intact(self) -> list[Frame]:
+        """The intact frames from `offset` on."""
+        return self.framing.intact(self.chunk, self.view, self.chunk_at, self.offset, -1)  # all
 
 
-def survey(window: Window, indexed: int, greatest_us: int, *, headers: bool) -> Survey | None:
+def survey(
+    window: Window, indexed: int, greatest_us: int, *, headers: bool, until: int = -1
+) -> Survey | None:
     """The plain frames from the window's offset on; None if there is none. indexed: offset of the index's last
-    point; -1 if there is none. greatest_us: the greatest timestamp before. headers: whether they are wanted."""
+    point; -1 if there is none. greatest_us: the greatest timestamp before. headers: whether they are wanted.
+    until: ends before the frame with this record of the slab; -1: at none."""
     if _compiled_survey is None:
-        return python_survey(window, indexed, greatest_us, headers=headers)
-    chunk, _, chunk_at, offset, salt, _ = window
-    found = _compiled_survey(chunk, offset - chunk_at, offset, salt, indexed, greatest_us, headers)
+        return python_survey(window, indexed, greatest_us, headers=headers, until=until)
+    chunk, _, chunk_at, offset, framing = window
+    numbers = offset - chunk_at, offset, framing.salt, indexed, greatest_us
+    found = _compiled_survey(chunk, *numbers, headers, until)
     if found[1] == 0:
         return None
     *numbers, points, kept = found
     return Survey._make([*numbers, [Point(*point) for point in points], kept])
 
 
-def gather(window: Window, base: int) -> list[Stretch]:
-    """The stretches from the window's offset on; perhaps not all. base: the slab's."""
+def gather(window: Window, base: int, most: int = GATHERED_BYTES) -> list[Stretch]:
+    """The stretches from the window's offset on. base: the slab's. most: bytes of a stretch of several frames."""
     if _compiled_gather is None:
-        return python_gather(window, base)
-    chunk, view, chunk_at, offset, salt, _ = window
-    found = _compiled_gather(chunk, view, offset - chunk_at, offset, salt, base)
-    return [_make_stretch((*fields[:7], _columns_of(fields[7]))) for fields in found]
+        return python_gather(window, base, most)
+    chunk, view, chunk_at, offset, framing = window
+    found: list[Stretch] = _compiled_gather(
+        chunk, view, offset - chunk_at, offset, framing.salt, base, most, _CLASSES
+    )
+    return found
 
 
-_make_stretch = partial(tuple.__new__, Stretch)  # a third of the time of Stretch()
-_make_binary = partial(tuple.__new__, BinaryColumn)
-_make_columns = partial(tuple.__new__, Columns)
+def read_gather(
+    fd: int, size: int, offset: int, framing: Framing, base: int, most: int = GATHERED_BYTES
+) -> tuple[bytes, list[Stretch]] | None:
+    """So many bytes of an open file, fewer at its end, and the stretches in them, without the interpreter's lock
+    until both are there. The bytes before the end of the last stretch are not those of the file. None if there is
+    no stretch, if the bytes cannot be read, or in Python: read them, and call `gather`."""
+    if _compiled_read is None:
+        return None
+    found = _compiled_read(fd, size, offset, framing.salt, base, most, _CLASSES)
+    return found if found[1] else None
 
 
-def _columns_of(fields: tuple[Any, ...]) -> Columns:
-    records, value, values, timestamps, keys, topic, topics, headers = fields
-    if values is not None:
-        values = _make_binary(values)
-    if keys is not None:
-        keys = _make_binary(keys)
-    if topics is not None:
-        topics = _make_binary(topics)
-    if headers is not None:
-        offsets, names, contents = headers
-        headers = HeaderColumn(offsets, _make_binary(names), _make_binary(contents))
-    return _make_columns((records, value, values, timestamps, keys, topic, topics, headers))
+_CLASSES = Stretch, Columns, BinaryColumn, HeaderColumn
 
 
 # --- the twins ------------------------------------------------------------------------------
@@ -187,10 +194,14 @@ def _is_plain(columns: Columns) -> bool:
 
 
 def python_survey(
-    window: Window, indexed: int, greatest_us: int, *, headers: bool
+    window: Window, indexed: int, greatest_us: int, *, headers: bool, until: int = -1
 ) -> Survey | None:
     """See `survey`."""
-    found = survey_of(_plain(window.intact()), window.salt, indexed, greatest_us, headers=headers)
+    frames = takewhile(
+        lambda each: until < 0 or each[0].header.ordinal + each[0].header.records <= until,
+        _plain(window.intact()),
+    )
+    found = survey_of(frames, window.framing.salt, indexed, greatest_us, headers=headers)
     return found if found.frames else None
 
 
@@ -247,24 +258,28 @@ class _Open:
     def __init__(self, frame: Frame, columns: Columns, salt: int) -> None:
         self.frames, self.columns, self.salt = [frame], [columns], salt
         self.end = frame.end
+        self.is_small = frame.end - frame.offset <= SMALL_BYTES
+        self.is_bare = _is_bare(frame)
         self.records = columns.records
         self.topics_bytes = _topics_bytes(columns)
         self.has_topics = columns.topics is not None
 
-    def takes(self, frame: Frame, columns: Columns | None) -> bool:
+    def takes(self, frame: Frame, columns: Columns | None, most: int) -> bool:
         """Adds a frame, if it joins."""
         first = self.frames[0]
         if self.salt != NO_SALT and frame.header.ordinal != first.header.ordinal + self.records:
             return False
         if columns is not None:
-            begin, length = first.offset, frame.end - frame.offset
-            if max(first.end - begin, length) > SMALL_BYTES or frame.end - begin > GATHERED_BYTES:
+            are_small = self.is_small and frame.end - frame.offset <= SMALL_BYTES
+            are_bare = self.is_bare and _is_bare(frame)
+            if not (are_small or are_bare) or frame.end - first.offset > most:
                 return False
             differ = self.has_topics or columns[5:7] != (self.columns[0].topic, None)
             topics_bytes = self.topics_bytes + _topics_bytes(columns)
             if differ and topics_bytes > GATHERED_BYTES:
                 return False
             self.has_topics, self.topics_bytes = differ, topics_bytes
+            self.is_small, self.is_bare = are_small, are_bare
             self.frames.append(frame)
             self.columns.append(columns)
             self.records += columns.records
@@ -325,6 +340,11 @@ class _Open:
         )
 
 
+def _is_bare(frame: Frame) -> bool:
+    """Whether its records have nothing but values, none of them null, and it is not long."""
+    return frame.header.columns in {0, VALUES} and frame.end - frame.offset <= MOVED_BYTES
+
+
 def _topics_bytes(columns: Columns) -> int:
     """The bytes of its topics in a column of them."""
     if columns.topics is not None:
@@ -363,13 +383,13 @@ def _join(pieces: Sequence[tuple[int, BinaryColumn | None]]) -> BinaryColumn:
     )
 
 
-def python_gather(window: Window, base: int) -> list[Stretch]:
+def python_gather(window: Window, base: int, most: int = GATHERED_BYTES) -> list[Stretch]:
     """See `gather`."""
     grown: list[_Open] = []
     for frame, columns in _plain(window.intact()):
-        if grown and grown[-1].takes(frame, columns):
+        if grown and grown[-1].takes(frame, columns, most):
             continue
         if columns is None:
             break
-        grown.append(_Open(frame, columns, window.salt))
+        grown.append(_Open(frame, columns, window.framing.salt))
     return [each.stretch(base) for each in grown]

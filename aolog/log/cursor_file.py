@@ -1,96 +1,50 @@
-"""The cursor file: the durable position of a reader, in two pre-allocated copies.
+"""The cursor file: the durable position of a reader, in two copies (FORMAT.md, *Cursor file*).
 
-    LOG/cursors/NAME.cursor, 8192 bytes, a copy at 0 and one at 4096, written in turn
-
-A commit overwrites the older copy in place and syncs. It needs no free block, so a reader can commit
-on a full disk, which lets retention free space. An interrupted commit leaves the other copy.
-
-Before each commit a reader looks whether its file is still there, as it was left. If only the file was
+A commit overwrites the older copy in place, which needs no free block. An interrupted commit leaves the other
+copy. Before each commit a reader looks whether its file is still there, as it was left. If only the file was
 removed, the commit makes it anew, with its lock, and warns. If it was replaced or overwritten, or removed
 with its directory, the commit raises: the position in the file may be another reader's, or a restore's.
-
-The cursor stores the log's UUID and epoch. It belongs to one log; if that log's history below the
-cursor changed (it was restored from a backup, then written), resuming raises an error. Without headers
-there is no UUID: the cursor is bound to its directory and to the first slab's first frame.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-import xxhash
-
-from aolog.errors import CursorCorrupt, CursorReplaced, LogClosed, NoSuchCursor, warn
-from aolog.log.lock import lock_cursor, lock_directory
-from aolog.log.names import (
+from aolog.errors import (
+    AologError,
+    CursorCorrupt,
+    CursorLocked,
+    CursorReplaced,
+    LogClosed,
+    NoSuchCursor,
+    warn,
+)
+from aolog.format.cursor_copy import COPIES, CursorPosition, copies_in, encode_copies, encode_copy
+from aolog.format.names import (
     BRIDGE_SUFFIXES,
     CURSOR_DIRECTORY,
     CURSOR_SUFFIX,
+    check_cursor_name,
     cursor_name,
-    cursor_path,
 )
-from aolog.record import Position
+from aolog.log.interruption import pass_on
+from aolog.log.lock import lock_directory
 from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.storage.file import Presence
 
 if TYPE_CHECKING:
-    from aolog.record import Gap, Lag
+    from collections.abc import Iterator
+
     from aolog.storage.directory import Directory
     from aolog.storage.file import File
     from aolog.storage.storage import Storage
 
-COPIES = (0, 4096)  # in different sectors on any device
-_MAGIC = b"AOCURSOR"
-_COPY = struct.Struct(
-    "<"
-    "8s"  # magic
-    "H"  # version, 1
-    "H"  # flags: bit 0 protects from retention; bit 1 ordinal is unknown
-    "I"  # epoch of the slab that contains the address
-    "Q"  # sequence: the higher of the two copies counts
-    "16s"  # topic UUID, or its replacement in a log without headers
-    "Q"  # address of the next record to be read
-    "Q"  # ordinal of that record
-    "q"  # committed_us
-    "I"  # xxh32 of the bytes before
-)
-_HASHED_LEN = _COPY.size - 4
-_FLAG_PROTECTS = 0x1
-_FLAG_NO_ORDINAL = 0x2
 
-
-class CursorPosition(NamedTuple):
-    """What a cursor stores. ordinal: None if it is unknown."""
-
-    address: int
-    ordinal: int | None
-    topic_uuid: bytes
-    epoch: int
-    protects: bool
-    committed_us: int = 0
-
-    @property
-    def position(self) -> Position:
-        """In the log."""
-        return Position(self.address, self.ordinal)
-
-
-class Cursor(NamedTuple):
-    """A cursor as `aolog.cursors` lists it. lag: up to the log's end at the time of the call.
-
-    address: of the next record to read. ordinal: records of the log before it; None if unknown.
-    protects: whether retention keeps the records after it. pruned: unread records that retention
-    removed nevertheless, as the gap that its reader will report; None if there are none.
-    """
-
-    name: str
-    address: int
-    ordinal: int | None
-    lag: Lag
-    protects: bool
-    pruned: Gap | None = None
+def cursor_path(log_path: str | Directory, name: str, suffix: str = CURSOR_SUFFIX) -> Inside:
+    """The path of a cursor's file, or of the file with its notes. Raises UsageError."""
+    return Inside(log_path, CURSOR_DIRECTORY, check_cursor_name(name) + suffix)
 
 
 def cursor_names(log_path: str | Directory, storage: Storage) -> list[str]:
@@ -102,50 +56,8 @@ def cursor_names(log_path: str | Directory, storage: Storage) -> list[str]:
     return sorted(name for name in found if name is not None)
 
 
-def encode_copy(position: CursorPosition, sequence: int) -> bytes:
-    """The bytes of a copy."""
-    flags = _FLAG_PROTECTS * position.protects | _FLAG_NO_ORDINAL * (position.ordinal is None)
-    hashed = _COPY.pack(
-        _MAGIC,
-        1,
-        flags,
-        position.epoch,
-        sequence,
-        position.topic_uuid,
-        position.address,
-        position.ordinal or 0,
-        position.committed_us,
-        0,
-    )[:_HASHED_LEN]
-    return hashed + struct.pack("<I", xxhash.xxh32_intdigest(hashed))
-
-
-def encode_copies(position: CursorPosition) -> list[bytes]:
-    """A new cursor file: the first copy, and room for the second."""
-    sector = COPIES[1] - COPIES[0]
-    first = encode_copy(position, 0).ljust(sector, b"\0")
-    return [first, bytes(sector)]
-
-
-def _decode(copy: bytes) -> tuple[int, CursorPosition] | None:
-    if len(copy) < _COPY.size or not copy.startswith(_MAGIC):
-        return None
-    _, version, flags, epoch, sequence, uuid, address, ordinal, committed_us, stored = _COPY.unpack(
-        copy
-    )
-    if stored != xxhash.xxh32_intdigest(copy[:_HASHED_LEN]) or version != 1:
-        return None
-    known = None if flags & _FLAG_NO_ORDINAL else ordinal
-    protects = bool(flags & _FLAG_PROTECTS)
-    return sequence, CursorPosition(address, known, uuid, epoch, protects, committed_us)
-
-
-def _copies(file: File) -> list[tuple[int, CursorPosition] | None]:
-    return [_decode(file.pread(_COPY.size, at)) for at in COPIES]
-
-
 def _newest(file: File) -> tuple[int, CursorPosition] | None:
-    return max(filter(None, _copies(file)), default=None)
+    return max(filter(None, copies_in(file.pread)), default=None)
 
 
 def position_in(file: File) -> CursorPosition | None:
@@ -168,14 +80,9 @@ def _read(file: File) -> tuple[int, CursorPosition]:
 def read_copies(
     log_path: str, name: str, storage: Storage
 ) -> list[tuple[int, CursorPosition] | None]:
-    """Sequence and position of each copy that was written, in their order in the file; None for a
-    damaged copy. Raises FileNotFoundError."""
+    """As `copies_in`. Raises FileNotFoundError."""
     with storage.open_read(cursor_path(log_path, name)) as file:
-        copies = _copies(file)
-        first = copies[0]
-        if first is not None and first[0] == 0 and file.is_blank(COPIES[1], COPIES[1] + _COPY.size):
-            return [first]  # the second commit writes the other copy
-    return copies
+        return copies_in(file.pread)
 
 
 def read_position(
@@ -199,11 +106,41 @@ def read_position(
         ) from None
 
 
+def read_positions(
+    log_path: str | Directory, storage: Storage, *, durable: bool = False
+) -> Iterator[tuple[str, CursorPosition | AologError]]:
+    """As `read_position`, of each cursor by name; the error of one that cannot be read."""
+    for name in cursor_names(log_path, storage):
+        try:
+            yield name, read_position(log_path, name, storage, durable=durable)
+        except NoSuchCursor:  # deleted since the listing
+            continue
+        except AologError as error:
+            pass_on(error)
+            yield name, error
+
+
+def _locked(log_path: str, name: str, storage: Storage) -> File:
+    """A cursor's file with its lock, for reading and writing. Raises FileNotFoundError if there is no such
+    cursor, CursorLocked, StorageError."""
+    path = cursor_path(log_path, name)
+    with storage.open_write(path).closed_on_error() as file:
+        if not file.try_lock():
+            raise CursorLocked(
+                f"cursor {name!r} is in use by another reader",
+                hint="wait for it to end, or stop it; another name would read all records again",
+                path=log_path,
+            )
+        if not storage.leads_to(path, file):
+            raise FileNotFoundError(path)  # deleted or replaced since it was opened
+    return file
+
+
 def delete_cursor(log_path: str, name: str, storage: Storage, *, notes: bool = True) -> None:
     """Deletes a cursor; durable on return. notes: first the bridge's notes, which another cursor of this
     name must not inherit. Raises NoSuchCursor, CursorLocked while a reader holds it, StorageError."""
     try:
-        file = lock_cursor(log_path, name, storage)
+        file = _locked(log_path, name, storage)
     except FileNotFoundError:
         raise NoSuchCursor(f"no cursor {name!r}", path=log_path) from None
     with file:
@@ -222,11 +159,14 @@ class CursorFile:
     def __init__(self, log_path: str, name: str, storage: Storage) -> None:
         self.name = name
         self.path = cursor_path(log_path, name)
+        self.position: CursorPosition | None = None  # the first commit creates the file
         self._storage = storage
         self._log_path = log_path
+        self._parent = Inside(log_path, CURSOR_DIRECTORY)
         self._file: File | None = None
-        self._directory: Directory | None = None  # of its file; before the first commit, of the log
-        self._presence: Presence | None = None  # of its file
+        self._directory: Directory  # of its file; before the first commit, of the log
+        self._presence: Presence  # of its file, if there is one
+        self._held = ExitStack()  # closes file and directory
         self._closed = False
         self._sequence = 0
         self._written: tuple[int, CursorPosition] | None = None  # by a commit that may have failed
@@ -235,20 +175,19 @@ class CursorFile:
         try:
             self._open()
         except FileNotFoundError:
-            self.position: CursorPosition | None = None  # the first commit creates the file
             with storage.open_directory(log_path).closed_on_error() as directory:
                 storage.refuse_root(directory)
-            self._directory = directory
+            self._directory = self._held.enter_context(directory)
 
     def _open(self) -> None:
         storage = self._storage
-        file = lock_cursor(self._log_path, self.name, storage)
-        with file.closed_on_error():
+        with ExitStack() as held:
+            file = held.enter_context(_locked(self._log_path, self.name, storage))
             self._sequence, self.position = _read(file)
-            directory = storage.open_directory(Inside(self._log_path, CURSOR_DIRECTORY))
-        with directory.closed_on_error():
+            directory = held.enter_context(storage.open_directory(self._parent))
             self._presence = Presence(file, directory, self.path.names[-1], storage.system)
-        self._release()
+            self._held.close()
+            self._held = held.pop_all()
         self._file, self._directory = file, directory
 
     def commit(self, position: CursorPosition) -> None:
@@ -270,7 +209,7 @@ class CursorFile:
             self._create(position)
             return
         if not self._settled:  # before overwriting the other copy, which may be the durable one
-            self._storage.sync_directory(Inside(self._log_path, CURSOR_DIRECTORY))
+            self._storage.sync_directory(self._parent)
             file.datasync()
             self._settled = True
         if same:
@@ -284,15 +223,14 @@ class CursorFile:
     def _is_removed(self) -> bool:
         """Whether the file was removed, and only the file. Raises CursorReplaced for anything else that
         another program did to it."""
-        file, presence = self._file, self._presence
-        if file is None or presence is None:
+        if self._file is None:
             return False
-        displaced = presence.check()
+        displaced = self._presence.check()
         if displaced is not None:
             if not displaced.name_is_free:
                 raise self._replaced(displaced.text)
             return True
-        found = _newest(file)
+        found = _newest(self._file)
         # A damaged copy leaves the one before it, or none.
         if (
             found is not None
@@ -310,11 +248,11 @@ class CursorFile:
         )
 
     def _create(self, position: CursorPosition) -> None:
-        if self._directory is not None and self._directory.is_elsewhere():
+        if self._directory.is_elsewhere():
             raise self._replaced("would be in another log, which took the place of this one,")
-        parent = Inside(self._log_path, CURSOR_DIRECTORY)
-        self._storage.make_directory(parent)
-        with lock_directory(parent, self._storage):  # of two creators the second finds the file
+        self._storage.make_directory(self._parent)
+        # Of two creators the second finds the file.
+        with lock_directory(self._parent, self._storage):
             if not self._storage.exists(self.path):
                 self._storage.write_file(self.path, encode_copies(position))
                 self._settled = True
@@ -334,12 +272,4 @@ class CursorFile:
     def close(self) -> None:
         """Releases the cursor for the next reader. Idempotent."""
         self._closed = True
-        self._release()
-
-    def _release(self) -> None:
-        file, directory = self._file, self._directory
-        self._file = self._directory = None
-        if file is not None:
-            file.close()
-        if directory is not None:
-            directory.close()
+        self._held.close()

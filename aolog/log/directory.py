@@ -1,7 +1,5 @@
-"""`Log`: the slabs of a log, opened as they are needed.
-
-slab_list.py lists them, log_format.py decides their format, identity.py the log's UUID. Reads only: readers,
-the opener of a writer, verify and retention share it.
+"""`Log`: the slabs of a log, opened as they are needed. Reads only: readers, the opener of a writer, verify and
+retention share it.
 """
 
 from __future__ import annotations
@@ -11,11 +9,13 @@ from bisect import bisect_left
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from aolog.errors import NewerFormat, NotALog, StorageError
+from aolog.errors import NewerFormat, StorageError
+from aolog.format.slab import NO_PREDECESSOR
 from aolog.log.identity import Identity
 from aolog.log.interruption import pass_on
 from aolog.log.log_format import LogFormat, find_format, opened
 from aolog.log.slab_list import SlabList
+from aolog.record import Gap, count_between
 from aolog.storage.file import refuse_others
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Log(SlabList):
     def close(self) -> None:
         """As SlabList."""
         for slab in self._slabs.values():
-            slab.close()
+            slab.file.close()
         self._slabs.clear()
         super().close()
 
@@ -50,22 +50,17 @@ class Log(SlabList):
     def is_replaced(self, slab: Slab | None = None) -> bool:
         """Whether its path now has another directory or another last slab than the open ones: the log
         was removed and created again or put back. False if nothing is there. slab: the caller's last."""
-        lstat = self.directory.system.lstat
+        if self.directory.is_elsewhere():
+            return True
+        last = slab or (self._slabs.get(self.bases[-1]) if self.bases else None)
+        if last is None:
+            return False
         try:
-            if lstat(f"{self.path}/.").st_ino != self.directory.stat().inode:  # follows a link
-                return True
-            last = slab or (self._slabs.get(self.bases[-1]) if self.bases else None)
-            return last is not None and (
-                lstat(self.slab_path(last.base)).st_ino != last.file.stat().inode
-            )
+            there = self.directory.system.lstat(self.slab_path(last.base))
         except OSError as error:
             refuse_others(error)
             return False
-
-    def check_place(self, slab: Slab | None) -> None:
-        """Raises NotALog if another log replaced it: the old one cannot grow any more."""
-        if self.is_replaced(slab):
-            raise NotALog("another log was put in its place", hint="open it again", path=self.path)
+        return there.st_ino != last.file.stat().inode
 
     def refresh(self, *, force: bool = False) -> bool:
         """As SlabList."""
@@ -75,10 +70,10 @@ class Log(SlabList):
             self._format = None  # the new listing may show it
         for base, slab in list(self._slabs.items()):
             i = self.index_of(base)
-            if i < 0 or self.bases[i] != base:
-                self.forget(base)  # a scan in it goes on to its end
+            if i >= 0 and self.bases[i] == base:
+                slab.limit = self.limit(base)
             else:
-                slab.limit = self.limit(i)
+                self.forget(base)  # a scan in it goes on to its end
         return True
 
     def refresh_after(self, slab: Slab) -> None:
@@ -104,6 +99,7 @@ class Log(SlabList):
 
     # --- its format ---------------------------------------------------------------------------
 
+    # Not a cached_property: in CPython 3.11 all of a class share one lock, which a forked child may inherit held.
     @property
     def known_format(self) -> LogFormat:
         """What is known of it. A writer that knows better may set it."""
@@ -131,7 +127,7 @@ class Log(SlabList):
         if slab is None or not self.identity.still_has(slab.header):
             with self.open_file(base).closed_on_error() as file:
                 slab = opened(
-                    file, base, self.limit(i), lambda: self.known_format, self.identity.is_ours
+                    file, base, self.limit(base), lambda: self.known_format, self.identity.is_ours
                 )
             self._slabs[base] = slab
         self._slabs.move_to_end(base)
@@ -156,6 +152,25 @@ class Log(SlabList):
         while i > 0 and self.header(i) is None:
             i -= 1
         return i
+
+    def pruned_before(self, address: int, ordinal: int | None, *, first: int = 0) -> Gap | None:
+        """The unread records that retention removed: a gap from the position to the log's first slab, with
+        reason "pruned". None if no record was removed. Computed, never stored, so that lag, the list of
+        cursors, the writer's warning and the bridge report the same number.
+
+        ordinal: records of the log before the position; None if unknown. first: index of the slab to
+        treat as the log's first, to compute a loss before the removal. The count is exact; it is None
+        without headers, after damage whose records cannot be counted, and if the first slab's header is
+        lost. Raises FileNotFoundError if a slab is pruned meanwhile.
+        """
+        begin = self.bases[first]
+        if address >= begin:
+            return None
+        header = self.slab(first).header
+        if header is not None and header.predecessor_base == NO_PREDECESSOR:
+            return None  # the log never had a slab before this one
+        lost = None if header is None else count_between(ordinal, header.known_ordinal)
+        return None if lost == 0 else Gap(address, begin, "pruned", lost)
 
     def header(self, i: int) -> SlabHeader | None:
         """The header of the i-th slab; None if it has none, or was pruned since the listing."""

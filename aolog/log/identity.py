@@ -1,29 +1,8 @@
-"""To which log the slabs in a directory belong: the UUID is decided from all slabs and cursors.
+"""To which log the slabs in a directory belong: the UUID is decided from all slabs and cursors, by the table in
+FORMAT.md, *Identity*. An archive's manifest has the UUID, and nothing needs to be decided.
 
-    row               slabs that have a UUID         UUIDs in cursors              the log's UUID
-    agree             first and last have the same   not read                      that one
-    only              one                            none, or not all another one  the slab's
-    only_disputed     one                            all the same other one        the slab's for
-                                                                                   readers; undecided
-                                                                                   for a writer
-    most              first and last differ; one     none, or not all the same     the one of most
-                      UUID is in most slabs          other one
-    most_disputed     as most                        all the same other one        undecided
-    tied              first and last differ; none    all the same, which a slab    the cursors'
-                      is in most slabs               has too
-    tied_disputed     as tied                        otherwise                     undecided
-
-A slab with another UUID than the log's is *foreign*: somebody copied it there. Its records were not
-appended to this log, and no reader returns them. If the evidence conflicts, nothing is decided: the
-log is neither read nor written until the other log's parts are moved out. A gap instead could hide
-the log's own records from a consumer, which would continue and lose them.
-
-An archive's manifest has the UUID, and nothing needs to be decided (storage/objects). Otherwise the headers of
-the first and the last slab are read first, so that opening a log of any length takes
-two headers. The others are read only if these differ. With a single slab there is nothing to compare
-for a reader, and a foreign cursor is rejected on its own; a writer might extend another log.
-
-A damaged header, cursor, manifest or directory is not evidence, and not an error here. Reads only.
+With a single slab there is nothing to compare for a reader, and a foreign cursor is rejected on its own. A
+damaged header, cursor, manifest or directory is not evidence, and not an error here. Reads only.
 """
 
 from __future__ import annotations
@@ -32,9 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError, IdentityUnclear, NewerFormat, StorageError
-from aolog.log.cursor_file import cursor_names, read_position
+from aolog.format.slab import slab_name
+from aolog.log.cursor_file import read_positions
 from aolog.log.interruption import pass_on
-from aolog.log.names import slab_name
 from aolog.log.slab_file import HeadedSlab
 
 if TYPE_CHECKING:
@@ -52,7 +31,7 @@ def decide_uuid(
     *,
     to_write: bool,
 ) -> bytes | None:
-    """The log's UUID by the table above; None: undecided. At least one slab must have a header.
+    """The log's UUID by FORMAT.md's table; None: undecided. At least one slab must have a header.
     uuid_of: the UUID in the header of the slab at a base, None if none is intact; a call may cost a
     system call. cursors: called only if the cursors' UUIDs are needed, and read only as far as needed."""
     first = next(base for base in bases if uuid_of(base) is not None)
@@ -148,7 +127,7 @@ class Identity:
             header = None
             try:
                 with self._log.open_file(base) as file:
-                    header = HeadedSlab(file, base, limit=self._log.limit_of(base)).header
+                    header = HeadedSlab(file, base, limit=self._log.limit(base)).header
             except (FileNotFoundError, NewerFormat, StorageError) as error:  # pruned, or unreadable
                 pass_on(error)
             self._uuids[base] = None if header is None else header.topic_uuid
@@ -170,15 +149,8 @@ def cursor_uuids(path: str, storage: Storage) -> Iterator[tuple[str, bytes]]:
     """(name, log UUID) of each cursor that has a UUID. Epochs begin at 1: a cursor of epoch 0 belongs
     to a log without headers, or none was intact at its commit."""
     try:
-        names = cursor_names(path, storage)
-    except AologError as error:
+        for name, position in read_positions(path, storage):
+            if not isinstance(position, AologError) and position.epoch > 0:
+                yield name, position.topic_uuid
+    except AologError as error:  # of the directory of cursors
         pass_on(error)
-        return
-    for name in names:
-        try:
-            position = read_position(path, name, storage)
-        except AologError as error:
-            pass_on(error)
-            continue
-        if position.epoch > 0:
-            yield name, position.topic_uuid

@@ -1,8 +1,5 @@
-"""Which format a log has: its slabs have headers, marks and seals (format 2), or none of them (format 1).
-
-A log has one format: a writer refuses to mix them. An intact part of a slab shows it. If the first slabs are
-damaged, files beside them may: format 1 has no temporary or pending slabs, no cursors with a UUID, and no
-manifest names its logs. Otherwise the size of the first slab gives a guess. Reads only.
+"""Which format a log has: its slabs have headers, marks and seals (format 2), or none of them (format 1). See
+FORMAT.md, *How a slab's format is determined*. Reads only.
 """
 
 from __future__ import annotations
@@ -56,30 +53,18 @@ def opened(
 
 def find_format(log: SlabList) -> LogFormat:
     """The format of a log as it is listed. Raises CorruptionError, StorageError."""
-    guess = _guess(log)  # first: a writer may write meanwhile
+    # First: a writer may write meanwhile. A slab with a header gets its name with the whole prelude written.
+    entry = log.storage.entry(log.slab_path(log.bases[0]))
     probed = (_shown_in(log, base) for base in log.bases[:_PROBES])
     shown = next((each for each in probed if each is not None), None)
-    if shown is None and _has_traces_of_headers(log):
-        shown = True
-    return LogFormat(shown, guess)
-
-
-def _has_traces_of_headers(log: SlabList) -> bool:
-    return (
-        bool(log.unborn)  # a slab without a header never has a temporary name
+    if shown is None and (
+        log.unborn  # a slab without a header never has a temporary name
         or log.has_pending
         or any(cursor_uuids(log.path, log.storage))
         or names_log(log.path, log.storage)
-    )
-
-
-def _guess(log: SlabList) -> bool | None:
-    """If nothing is intact: a slab with a header gets its name with the whole prelude written."""
-    try:
-        with log.open_file(log.bases[0]) as file:
-            return file.stat().size >= DATA_BEGIN
-    except FileNotFoundError:
-        return None
+    ):
+        shown = True
+    return LogFormat(shown, None if entry is None else entry.size >= DATA_BEGIN)
 
 
 def _shown_in(log: SlabList, base: int) -> bool | None:
@@ -96,6 +81,6 @@ def _shown_in(log: SlabList, base: int) -> bool | None:
             return False
         if decode_slab_header(file.pread(HEADER_LEN, HEADER_COPIES[1])) is not None:
             return True
-        if HeadedSlab(file, base, limit=log.limit_of(base)).seal() is not None:
+        if HeadedSlab(file, base, limit=log.limit(base)).seal() is not None:
             return True
         return False if isinstance(first, Damage) else None

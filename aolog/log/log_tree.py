@@ -1,15 +1,13 @@
-"""Which directories are logs: one, and those below a root.
-
-A log is a directory with a slab in it, under its own name or published under a pending one (manifest.py).
-"""
+"""Which directories are logs: those with a slab, under its own name or published under a pending one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from aolog.errors import NotALog
+from aolog.format.names import PENDING_SUFFIX
+from aolog.format.slab import slab_base
 from aolog.log.manifest import resolve
-from aolog.log.names import PENDING_SUFFIX, slab_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,9 +23,7 @@ def holds_slabs(path: str, names: Iterable[str], storage: Storage) -> bool:
             return True
         if name.endswith(PENDING_SUFFIX):
             pending.append(name)
-    if not pending:
-        return False
-    return bool(resolve(path, pending, storage))
+    return bool(pending and resolve(path, pending, storage))
 
 
 def is_log(path: str, storage: Storage) -> bool:

@@ -12,22 +12,21 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
-from aolog.errors import AologError, NoSuchCursor, UsageError, warn
-from aolog.log.cursor_file import cursor_names, read_position
+from aolog.errors import AologError, UsageError, warn
+from aolog.format.slab import slab_name
+from aolog.log.cursor_file import cursor_path, read_positions
 from aolog.log.directory import Log
-from aolog.log.interruption import pass_on
 from aolog.log.lock import lock_retention
 from aolog.log.manifest import sync_roots
-from aolog.log.names import cursor_path, slab_name
-from aolog.log.pruned_records import pruned_before
-from aolog.record import Gap
+from aolog.record import Gap, count_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aolog.log.cursor_file import CursorPosition
+    from aolog.format.cursor_copy import CursorPosition
     from aolog.storage.directory import Directory
     from aolog.storage.storage import Storage
 
@@ -65,44 +64,27 @@ class Retention(_Bounds):
         when_full: Literal["prune", "block", "error"] = "prune",
     ) -> Self:
         """Raises UsageError for an invalid bound."""
-        size = max_bytes
-        if isinstance(size, str):
+        size = None if isinstance(max_bytes, str) else max_bytes
+        if isinstance(max_bytes, str):
             from aolog.log.units import size_bytes
 
-            size = size_bytes(size)
-            if not size:
-                raise _refused("max_bytes", max_bytes, 'use bytes, or text such as "1GB" or "64M"')
-        for name, value, kind, hint in (
-            ("max_bytes", size, int, 'use a positive integer, or text such as "1GB"'),
-            ("max_age_s", max_age_s, int | float, "use a positive number of seconds"),
-            ("max_slabs", max_slabs, int, "use a positive integer"),
+            size = size_bytes(max_bytes) or 0
+        for name, given, value, kind, hint in (
+            ("max_bytes", max_bytes, size, int, 'use bytes, or text such as "1GB" or "64M"'),
+            ("max_age_s", max_age_s, max_age_s, int | float, "use a positive number of seconds"),
+            ("max_slabs", max_slabs, max_slabs, int, "use a positive integer"),
         ):
             if value is not None and not (isinstance(value, kind) and value > 0):
-                raise _refused(name, value, hint)
+                raise UsageError(f"Retention({name}={given!r})", hint=hint)
         if when_full not in ("prune", "block", "error"):
-            raise _refused("when_full", when_full, 'use "prune", "block" or "error"')
+            hint = 'use "prune", "block" or "error"'
+            raise UsageError(f"Retention(when_full={when_full!r})", hint=hint)
         return super().__new__(cls, size, max_age_s, max_slabs, when_full)
 
     @property
     def bounded(self) -> bool:
         """Whether there is any bound."""
         return not (self.max_bytes is self.max_age_s is self.max_slabs is None)
-
-
-def _refused(name: str, value: object, hint: str) -> UsageError:
-    return UsageError(f"Retention({name}={value!r})", hint=hint)
-
-
-def check_retention(retention: object) -> Retention:
-    """The argument `retention`; None means no bounds. Raises UsageError."""
-    if retention is None:
-        return Retention()
-    if isinstance(retention, Retention):
-        return retention
-    raise UsageError(
-        f"retention={retention!r}",
-        hint="use aolog.Retention, for instance Retention(max_bytes=...)",
-    )
 
 
 class SlabSize(NamedTuple):
@@ -136,21 +118,19 @@ def plan(
     protected_from: the least address that a protecting cursor still needs. needed: the maximum bytes
     of a slab that is about to begin; 0 if none is.
     """
+    max_bytes, max_age_s, max_slabs, when_full = retention
     drop = 0
     total = needed + sum(slab.bytes for slab in slabs)
     count = len(slabs) + (needed > 0)
     held = False
-    since_s = -math.inf if retention.max_age_s is None else now_s - retention.max_age_s
+    since_s = -math.inf if max_age_s is None else now_s - max_age_s
     old = _written_before(slabs, since_s, now_s)
     for slab in slabs[:-1]:
-        over_bytes = retention.max_bytes is not None and total > retention.max_bytes
-        over_age = drop < old
-        over_count = retention.max_slabs is not None and count > retention.max_slabs
+        over_bytes = max_bytes is not None and total > max_bytes
+        over_others = drop < old or (max_slabs is not None and count > max_slabs)
         free = protected_from is None or slab.end <= protected_from
-        if not over_bytes and not (free and (over_age or over_count)):
-            break
-        if not free and retention.when_full != "prune":
-            held = True
+        held = over_bytes and not free and when_full != "prune"
+        if held or not (over_bytes or (free and over_others)):
             break
         drop += 1
         count -= 1
@@ -197,28 +177,23 @@ def protecting(
     """The protecting cursors by name, made durable, and the names of those that cannot be read, each
     of which is warned of once."""
     found, unreadable = {}, []
-    for name in cursor_names(directory, storage):
+    for name, position in read_positions(directory, storage, durable=True):
         where = str(cursor_path(directory, name))
-        try:
-            position = read_position(directory, name, storage, durable=True)
-        except NoSuchCursor:  # deleted since the listing
+        if not isinstance(position, AologError):
+            _warned.discard(where)
+            if position.protects:
+                found[name] = position
             continue
-        except AologError as error:
-            pass_on(error)
-            unreadable.append(name)
-            if where not in _warned:
-                _warned.add(where)
-                warn(
-                    "%s: cursor %r cannot be read, and counts for retention as if it had passed no "
-                    "record; delete it if it is not used: %s",
-                    directory.path,
-                    name,
-                    error,
-                )
-            continue
-        _warned.discard(where)
-        if position.protects:
-            found[name] = position
+        unreadable.append(name)
+        if where not in _warned:
+            _warned.add(where)
+            warn(
+                "%s: cursor %r cannot be read, and counts for retention as if it had passed no "
+                "record; delete it if it is not used: %s",
+                directory.path,
+                name,
+                position,
+            )
     return found, tuple(unreadable)
 
 
@@ -243,7 +218,7 @@ def prune(
     """
     known = {} if known is None else known
     with nullcontext() if dry_run else lock_retention(path, storage), Log(path, storage) as log:
-        decided, going, pruned = _decide(log, retention, needed, known)
+        decided, going, pruned = log.listed(partial(_decide, log, retention, needed, known))
         if dry_run or not going:
             return pruned
         # The process that removed the slab before may have been killed before its sync.
@@ -256,24 +231,18 @@ def prune(
                 storage.unlink(log.directory / published[slab.base])
             storage.unlink(log.directory / slab_name(slab.base))
             storage.sync_directory(log.directory)
-    _warn_of_clock(log.path, decided.misdated)
+    if decided.misdated:
+        first, *others = decided.misdated
+        own = time.gmtime(min(first.changed_s, _YEAR_9999_S))
+        warn(
+            "%s: slab %d%s was removed for its age, by the times of later slabs: its own time, %s, is of "
+            "a clock that was ahead",
+            log.path,
+            first.base,
+            f", with {len(others)} more," if others else "",
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", own),
+        )
     return pruned
-
-
-def _warn_of_clock(path: str, misdated: Sequence[SlabSize]) -> None:
-    """Logs that slabs went for their age although their own times are young."""
-    if not misdated:
-        return
-    first, *others = misdated
-    own = time.gmtime(min(first.changed_s, _YEAR_9999_S))
-    warn(
-        "%s: slab %d%s was removed for its age, by the times of later slabs: its own time, %s, is of a "
-        "clock that was ahead",
-        path,
-        first.base,
-        f", with {len(others)} more," if others else "",
-        time.strftime("%Y-%m-%dT%H:%M:%SZ", own),
-    )
 
 
 def _sizes(log: Log, known: Known) -> list[SlabSize]:
@@ -282,7 +251,7 @@ def _sizes(log: Log, known: Known) -> list[SlabSize]:
     for base in log.bases:
         found = known.get(base)
         if found is None:
-            with log.storage.open_read(log.slab_path(base)) as file:
+            with log.open_file(base) as file:
                 stat = file.stat()
             end = log.after(base)
             found = SlabSize(base, end or 0, stat.size, stat.mtime_ns / 1e9)
@@ -295,46 +264,39 @@ def _sizes(log: Log, known: Known) -> list[SlabSize]:
 def _newly_lost(log: Log, at: CursorPosition, drop: int) -> Gap | None:
     """The cursor's unread records in the first `drop` slabs: its loss after their removal, minus its
     loss before."""
-    if not drop or (after := pruned_before(log, at.address, at.ordinal, first=drop)) is None:
+    if not drop or (after := log.pruned_before(at.address, at.ordinal, first=drop)) is None:
         return None
-    before = pruned_before(log, at.address, at.ordinal)
+    before = log.pruned_before(at.address, at.ordinal)
     if before is None:
         return after
-    known = after.records_lost is not None and before.records_lost is not None
-    lost = (after.records_lost or 0) - (before.records_lost or 0) if known else None
+    lost = count_between(before.records_lost, after.records_lost)
     return None if lost == 0 else Gap(before.end, after.end, "pruned", lost)
 
 
 def _decide(
     log: Log, retention: Retention, needed: int, known: Known
 ) -> tuple[Plan, list[SlabSize], Pruned]:
-    """The plan, the slabs to remove, and the totals of that."""
+    """The plan, the slabs to remove, and the totals of that. Raises FileNotFoundError if others prune
+    meanwhile: a dry run has no lock."""
     cursors, unreadable = protecting(log.directory, log.storage)
     slowest = min(cursors, key=lambda name: cursors[name].address, default=None)
     needed_from = None if slowest is None else cursors[slowest].address
     if unreadable:
         slowest, needed_from = unreadable[0], 0
-
-    def look() -> tuple[Plan, list[SlabSize], Pruned]:
-        slabs = _sizes(log, known)
-        decided = plan(
-            slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed
-        )
-        going = slabs[: decided.drop]
-        first = log.bases[0] if log.bases else 0
-        end = going[-1].end if going else first
-        size = sum(slab.bytes for slab in going)
-        unread = {
-            name: lost
-            for name, at in cursors.items()
-            if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
-        }
-        if going:
-            unread |= dict.fromkeys(unreadable, Gap(first, end, "pruned", None))
-        holder = None if decided.room else slowest
-        return decided, going, Pruned(len(going), size, end, holder, unread, unreadable)
-
-    decided, going, pruned = log.listed(look)  # a dry run has no lock: others may prune meanwhile
-    for base in [base for base in known if base < pruned.end]:  # other processes prune too
+    slabs = _sizes(log, known)
+    decided = plan(slabs, retention, protected_from=needed_from, now_s=time.time(), needed=needed)
+    going = slabs[: decided.drop]
+    first = log.bases[0] if log.bases else 0
+    end = going[-1].end if going else first
+    unread = {
+        name: lost
+        for name, at in cursors.items()
+        if at.address < end and (lost := _newly_lost(log, at, decided.drop)) is not None
+    }
+    if going:
+        unread |= dict.fromkeys(unreadable, Gap(first, end, "pruned", None))
+    for base in [base for base in known if base < end]:  # other processes prune too
         del known[base]
-    return decided, going, pruned
+    size = sum(slab.bytes for slab in going)
+    holder = None if decided.room else slowest
+    return decided, going, Pruned(len(going), size, end, holder, unread, unreadable)

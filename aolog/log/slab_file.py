@@ -1,22 +1,22 @@
 """`Slab`: one slab file, opened for reading: its index and its end; and `HeadedSlab`: its header and its seal.
 
-A slab ends where its successor's name begins; bytes after that are never read. Nothing here is
-written. The bytes are decoded by aolog/format, frames and damage are found by walk.py. Which slabs
-a log has is directory.py's subject, and which of the two they are log_format.py's.
+A slab ends where its successor's name begins; bytes after that are never read. Reads only.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.errors import CodecUnavailable, NewerFormat, counted
+from aolog.errors import NewerFormat
 from aolog.format.frame import KIND_SEAL, Frame
 from aolog.format.framing import Salted
 from aolog.format.slab import (
+    ADDRESS_END,
     DATA_BEGIN,
     HEADER_COPIES,
     HEADER_LEN,
     NO_TIMESTAMP,
+    ORDINALS_MAX,
     TRAILER_LEN,
     VERSION,
     Index,
@@ -29,7 +29,7 @@ from aolog.format.slab import (
     decode_trailer,
 )
 from aolog.format.stretch import NO_SALT, survey_of
-from aolog.log.walk import Damage, Tail, Walker, outcomes
+from aolog.log.walk import Damage, Tail, Walker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,13 +73,9 @@ class Slab:
         self.framing = framing
         self._walker: Walker | None = None  # at the end of the frames that `_walk` has seen
         self._index = Index([], [], [])  # of those frames
-        self._end: Point | None = None  # their end
+        self._end = Point(self.data_begin, 0, NO_TIMESTAMP)  # their end
         self._marked = 0  # offset of the last of them that has the durable flag
         self.is_sealed = False  # whether the last of them is a seal
-
-    def close(self) -> None:
-        """Idempotent."""
-        self.file.close()
 
     @property
     def lacks_header(self) -> bool:
@@ -105,19 +101,6 @@ class Slab:
         """The slab's seal; None if it has no intact one."""
         return None
 
-    def located(self, error: CodecUnavailable, frame: Frame) -> CodecUnavailable:
-        """The same error with the address and number of the records."""
-        address = self.base + frame.offset
-        return CodecUnavailable(
-            f"{counted(frame.header.records, 'record')} at address {address} cannot be read: "
-            f"{error.reason}",
-            hint=error.hint,
-            **error.details,
-            path=self.file.path,
-            address=address,
-            end=self.base + frame.end,
-        )
-
     def walker(self, offset: int | None = None) -> Walker:
         """A walker over the frames from the beginning of a frame on (default: the slab's first frame)."""
         assert self.framing is not None
@@ -126,10 +109,7 @@ class Slab:
 
     def index(self) -> Index:
         """The seal's index, or the index of the intact frames. Each call walks over the new frames."""
-        if (seal := self.seal()) is not None:
-            return seal.index
-        if self.framing is not None:
-            self._walk()
+        self.end()
         return self._index
 
     def end(self) -> Point:
@@ -155,7 +135,7 @@ class Slab:
         if self._walker is None:
             self._walker = self.walker()
         self._walker.limit = self.limit
-        index, end = self._index, self._end or Point(self.data_begin, 0, NO_TIMESTAMP)
+        index, end = self._index, self._end
         while True:
             seen = index.last_offset, end.greatest_before_us
             is_sealed, survey = False, self._walker.survey(*seen)
@@ -174,21 +154,22 @@ class Slab:
             end = self._end = Point(survey.end, survey.ordinal, survey.greatest_us)
 
     def chain(
-        self, point: Point | None, reached: Callable[[Frame], bool], *, after: int = 0
+        self, point: Point | None, *, after: int = ADDRESS_END, until: int = ORDINALS_MAX
     ) -> tuple[int, int, Frame | None]:
-        """Walks from a point of the index (None: from the first frame) to the first intact frame that
-        `reached` accepts: (end of the frame before it, records of the slab before that, the frame). None:
-        there is no such frame. If it does not begin at that end, damage is between. after: none is accepted
-        that ends at this offset or before it."""
+        """Walks from a point of the index (None: from the first frame) past the frames that end at the offset
+        `after` or before it, and before the record `until` of the slab: (end of the last one, records of the
+        slab before that, the next intact frame). None: there is none. If it does not begin at that end, damage
+        is between."""
         at, ordinal, _ = point or Point(self.data_begin, 0, NO_TIMESTAMP)
         walker = self.walker(at)
-        while at < after and (passed := walker.skip(after)) is not None:
+        while at < after and (passed := walker.skip(after, until)) is not None:
             at, ordinal = passed.end, passed.ordinal
-        for found in outcomes(walker):
+        while not isinstance(found := walker.next(), Tail):
             if isinstance(found, Frame):
-                if reached(found):
+                before = found.header.ordinal + found.header.records
+                if found.end > after or before > until:
                     return at, ordinal, found
-                at, ordinal = found.end, found.header.ordinal + found.header.records
+                at, ordinal = found.end, before
         return at, ordinal, None
 
 
@@ -254,4 +235,5 @@ class HeadedSlab(Slab):
             found = seal_at_end(self.file, self.end_offset)
             if found is not None and self._counts(found[0].header):
                 self._seal, self._marked, self.is_sealed = found[0], found[1].offset, True
+                self._index = found[0].index
         return self._seal

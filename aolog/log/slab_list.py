@@ -1,11 +1,7 @@
 """`SlabList`: the slabs of a log by their names, and their files.
 
-names.py describes the files in a log's directory, listing.py how long a listing counts. Reads only.
-
-A slab may be published while it has its pending name (manifest.py); it is renamed later. A log without
-pending names, which is nearly every log, costs one listing and nothing more. Otherwise the manifest is
-read after the names. A pending name that the manifest lacks, and that still exists afterwards, was not
-published when the manifest was read.
+Published slabs may have pending names (FORMAT.md, *Manifest*). A log without such names, which is nearly every
+log, costs one listing and nothing more. Reads only.
 """
 
 from __future__ import annotations
@@ -16,10 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from aolog.errors import AologError, CorruptionError, NotALog, StorageFailed
-from aolog.log.listing import Listing
+from aolog.format.names import PENDING_SUFFIX, UNBORN_SUFFIX
+from aolog.format.slab import slab_base, slab_name
 from aolog.log.log_tree import is_log
 from aolog.log.manifest import resolve
-from aolog.log.names import PENDING_SUFFIX, UNBORN_SUFFIX, slab_base, slab_name
+from aolog.storage.listing import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,10 +170,7 @@ class SlabList:
         i = bisect_right(self.bases, base)
         return self.bases[i] if i < len(self.bases) else None
 
-    def limit(self, i: int) -> int | None:
-        """The offset at which the i-th slab ends by its successor's name; None for the last slab."""
-        return self.bases[i + 1] - self.bases[i] if i + 1 < len(self.bases) else None
-
-    def limit_of(self, base: int) -> int | None:
-        """As `limit`, of the slab at a listed base."""
-        return self.limit(self.index_of(base))
+    def limit(self, base: int) -> int | None:
+        """The offset at which the slab at a base ends by its successor's name; None for the last slab."""
+        successor = self.after(base)
+        return None if successor is None else successor - base

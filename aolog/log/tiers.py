@@ -1,7 +1,4 @@
-"""A local log with its archive, to be read as one log: the archive is recognised by the log's UUID.
-
-How the two are read as one directory: storage/objects/tiers.py.
-"""
+"""A local log with its archive, read as one log (storage/objects/tiers.py): the log's UUID shows that it is its own."""
 
 from __future__ import annotations
 

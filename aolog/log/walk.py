@@ -7,35 +7,32 @@ chain. It trusts a place that a search found only if header and body are intact.
     Damage   [begin, end) is not intact, and an intact frame begins at `end`
     Tail     nothing is intact from `begin` on: an unfinished write, zeros, or the end
 
-The caller decides what a tail means: not yet written, torn, or corrupt. The walker reads a bad place
-that an intact frame follows once more before it returns Damage: the writer may have finished the
-frame meanwhile.
-
-The time is linear in the bytes. A search reads each byte once, and hashes a body only if its header is
-intact.
+The caller decides what a tail means: not yet written, torn, or corrupt. The time is linear in the bytes: a search
+reads each byte once, and hashes a body only if its header is intact.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from aolog.format.frame import FRAME_HEADER_LEN, Frame
+from aolog.format.frame import Frame
 from aolog.format.framing import CHUNK_BYTES
-from aolog.format.slab import NO_TIMESTAMP
-from aolog.format.stretch import Window, gather, survey
+from aolog.format.slab import ADDRESS_END, NO_TIMESTAMP, ORDINALS_MAX
+from aolog.format.stretch import Window, gather, read_gather, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from aolog.format.framing import Framing
     from aolog.format.stretch import Stretch, Survey
     from aolog.storage.file import File
 
 _CHUNK_BYTES_MAX = 4 << 20  # the header of a longer frame is read alone first
-_RUN_FRAMES_MAX = CHUNK_BYTES // FRAME_HEADER_LEN  # of the shortest frames, as a read has
 # The first read, as a seek wants one record; each later one is four times it.
 _FIRST_BYTES = 4 << 10
+_COPIED_BYTES = 64 << 10  # gathered from a chunk that Python read, of which nothing can be moved
+# A smaller part of a read is left over without a look at the frame that begins there: it is read again, in C.
+_LEFT_PART = 8
 
 
 class Damage(NamedTuple):
@@ -53,19 +50,7 @@ class Tail(NamedTuple):
 
 
 Outcome: TypeAlias = Frame | Damage | Tail
-_Found = TypeVar("_Found")
-
-
-def outcomes(walker: Walker) -> Iterator[Outcome]:
-    """All frames and damage from the walker's offset on, up to a tail, which is the last outcome."""
-    while True:
-        frames = walker.run()
-        yield from frames
-        if not frames:
-            found = walker.next()
-            yield found
-            if isinstance(found, Tail):
-                return
+_Found = TypeVar("_Found", "list[Frame]", "list[Stretch]", "Survey")
 
 
 class Walker:
@@ -82,9 +67,9 @@ class Walker:
         self._file = file
         self._framing = framing
         self._chunk = b""
-        self._chunk_view = memoryview(b"")
         self._chunk_at = offset
-        self._once_bytes, self._once_frames = _FIRST_BYTES, 1  # of a read and a run; they grow
+        self._once_bytes = _FIRST_BYTES  # of a read; it grows
+        self._gathered = -1  # where the last stretch of the chunk ends
         # Of the last tail: begin, size, changed_ns.
         self._searched: tuple[int, int, int] | None = None
 
@@ -99,31 +84,23 @@ class Walker:
 
     def run(self) -> list[Frame]:
         """The intact frames from `offset` on that one read contains; moves after them. Empty: call
-        `next`. Takes half the time of `next` for each frame. The first runs are short: a read may
-        contain thousands of frames."""
-        most = self._once_frames
-        self._once_frames = min(2 * most, _RUN_FRAMES_MAX)
-        frames = self._from_chunk(lambda: self._intact(self.offset, most))
-        if frames:
-            self.offset = frames[-1].end
-        return frames or []
+        `next`. Takes half the time of `next` for each frame."""
+        return self._from_chunk(lambda: self._window().intact()) or []
 
     def survey(self, indexed: int, greatest_us: int, *, headers: bool = False) -> Survey | None:
         """The plain frames from `offset` on that one read contains, in numbers; moves after them. None: call
         `next`. The arguments are those of stretch.survey."""
-        found = self._from_chunk(
+        return self._from_chunk(
             lambda: survey(self._window(), indexed, greatest_us, headers=headers)
         )
-        if found is not None:
-            self.offset = found.end
-        return found
 
-    def skip(self, end: int) -> Survey | None:
-        """Moves past the plain frames that end at this offset or before it, as far as one read contains them.
-        None: there is none."""
+    def skip(self, end: int, ordinal: int = ORDINALS_MAX) -> Survey | None:
+        """Moves past the plain frames that end at this offset or before it, and before this record of the slab,
+        as far as one read contains them. None: there is none."""
 
         def take() -> Survey | None:
-            return survey(self._window(end), end, NO_TIMESTAMP, headers=False)
+            indexed = self._chunk_at + len(self._chunk)  # past all of them: no points are made
+            return survey(self._window(end), indexed, NO_TIMESTAMP, headers=False, until=ordinal)
 
         is_read = self._chunk_at <= self.offset <= end <= self._chunk_at + len(self._chunk)
         found = take() if is_read else self._from_chunk(take)
@@ -131,36 +108,55 @@ class Walker:
             self.offset = found.end
         return found
 
-    def gather(self, base: int) -> list[Stretch]:
+    def gather(self, base: int, most: int) -> list[Stretch]:
         """The stretches from `offset` on that one read contains; moves after them. Empty: call `next`.
-        base: the slab's."""
-        found = self._from_chunk(lambda: gather(self._window(), base))
+        base: the slab's. most: bytes of a stretch of several frames."""
+        found = self._read_on(base, most)
+        most = min(most, _COPIED_BYTES)
+        found = found or self._from_chunk(lambda: gather(self._window(), base, most))
         if found:
-            self.offset = found[-1].end
+            self._gathered = self.offset
         return found or []
+
+    def _read_on(self, base: int, most: int) -> list[Stretch] | None:
+        """As `gather`, in one call with the next large read of a plain file. None: use both."""
+        offset, size, file = self.offset, self._once_bytes, self._file
+        left = self._chunk_at + len(self._chunk) - offset
+        if size == _FIRST_BYTES or offset != self._gathered or left >= size // _LEFT_PART:
+            return None
+        size = min(size, (self.limit or ADDRESS_END) - offset)
+        if not file.is_plain or size <= 0:
+            return None
+        self._chunk = b""  # freed first, so that the read takes the same memory
+        if (read := read_gather(file.fd, size, offset, self._framing, base, most)) is None:
+            return None
+        self._chunk, found = read
+        self._chunk_at, self.offset = offset, found[-1].end
+        self._grow(size)
+        return found
 
     def _window(self, end: int | None = None) -> Window:
         """What was read from `offset` on, up to `end`."""
-        chunk, view, at, offset = self._chunk, self._chunk_view, self._chunk_at, self.offset
-        if end is not None:
-            chunk = chunk[: max(0, end - at)]
-            view = memoryview(chunk)
-        intact = partial(self._framing.intact, chunk, view, at, offset, -1)  # all
-        return Window(chunk, view, at, offset, self._framing.salt, intact)
+        at = self._chunk_at
+        chunk = self._chunk if end is None else self._chunk[: max(0, end - at)]
+        return Window(chunk, memoryview(chunk), at, self.offset, self._framing)
 
     def _from_chunk(self, take: Callable[[], _Found | None]) -> _Found | None:
-        """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up."""
-        found = (
-            take() if self._chunk_at <= self.offset < self._chunk_at + len(self._chunk) else None
-        )
-        if not found and (not self._chunk or self._chunk_at < self.offset):
+        """What `take` finds from `offset` on in the chunk, or in the next one if the chunk is used up. Moves
+        after it."""
+        found, offset = None, self.offset
+        left = self._chunk_at + len(self._chunk) - offset
+        if offset == self._gathered:  # none of what is left is plain: perhaps a frame begins there
+            self._gathered, left = -1, 0
+        if 0 < left <= len(self._chunk):
+            found = take()
+        if not found and (not self._chunk or self._chunk_at < offset):
             read = self._chunk
-            if self._load_frame(self.offset) and self._chunk is not read:
+            if self._load_frame(offset) and self._chunk is not read:
                 found = take()
+        if found:
+            self.offset = (found[-1] if isinstance(found, list) else found).end
         return found
-
-    def _intact(self, offset: int, most: int) -> list[Frame]:
-        return self._framing.intact(self._chunk, self._chunk_view, self._chunk_at, offset, most)
 
     def _load(self, offset: int, size: int) -> int:
         """Reads `size` bytes at `offset` into the chunk, fewer at the end. Returns their number."""
@@ -171,12 +167,15 @@ class Walker:
         if self.limit is not None:
             want = min(want, self.limit - offset)
         self._chunk = self._file.pread(want, offset) if want > 0 else b""
-        # New frames at the end are short: a large buffer costs more than reading one record.
+        self._chunk_at = offset
+        self._grow(want)
+        return min(size, len(self._chunk))
+
+    def _grow(self, want: int) -> None:
+        """Sets the size of the next read, after one of so many bytes. New frames at the end are short: a large
+        buffer costs more than reading one record."""
         at_end = len(self._chunk) < want
         self._once_bytes = _FIRST_BYTES if at_end else min(4 * self._once_bytes, CHUNK_BYTES)
-        self._chunk_view = memoryview(self._chunk)
-        self._chunk_at = offset
-        return min(size, len(self._chunk))
 
     def _load_frame(self, offset: int) -> bool:
         """Whether there is a header at `offset`, and the frame ends before the end. Then the whole frame
@@ -205,11 +204,11 @@ class Walker:
 
     def _frame_at(self, offset: int) -> Frame | None:
         """The intact frame at `offset`; None if there is none."""
-        frames = self._intact(offset, most=1) if self._load_frame(offset) else []
+        if not self._load_frame(offset):
+            return None
+        view = memoryview(self._chunk)
+        frames = self._framing.intact(self._chunk, view, self._chunk_at, offset, 1)
         return frames[0] if frames else None
-
-    def _forget(self) -> None:
-        self._chunk, self._chunk_view = b"", memoryview(b"")
 
     def _bad(self) -> Outcome:
         """Nothing is intact at `offset`: a tail, damage, or a frame that was finished meanwhile."""
@@ -219,44 +218,35 @@ class Walker:
         end = state.size if self.limit is None else min(state.size, self.limit)
         if seen == self._searched:  # nothing was written since the last search
             return self._tail(begin, end)
-        if (near := self._near(begin)) is not None:
-            return self._damage(begin, near)
-        self._forget()
-        if (again := self._frame_at(begin)) is not None:
-            self.offset = again.end
-            return again
-        found = self._search(begin, end)
-        self._forget()
+        found = self._near(begin)
         if found is None:
-            self._searched = seen
-            return self._tail(begin, end)
-        if (again := self._frame_at(begin)) is not None:
-            self.offset = again.end
-            return again
-        return self._damage(begin, found)
-
-    def _tail(self, begin: int, end: int) -> Tail:
-        self._forget()
-        self._once_bytes = _FIRST_BYTES
-        return Tail(begin, max(begin, end))
-
-    def _damage(self, begin: int, found: int) -> Damage:
+            self._chunk = b""
+            if (again := self._frame_at(begin)) is not None:
+                self.offset = again.end
+                return again
+            offsets = self._framing.search(self._file.pread, begin, end)
+            found = next((at for at in offsets if self._frame_at(at) is not None), None)
+            self._chunk = b""
+            if found is None:
+                self._searched = seen
+                return self._tail(begin, end)
+            if (again := self._frame_at(begin)) is not None:
+                self.offset = again.end
+                return again
         self.offset = found
         return Damage(begin, found)
+
+    def _tail(self, begin: int, end: int) -> Tail:
+        self._chunk = b""
+        self._once_bytes = _FIRST_BYTES
+        return Tail(begin, max(begin, end))
 
     def _near(self, begin: int) -> int | None:
         """The next intact frame in the chunk, if the file still has the same bad bytes before it.
         Without this, each damaged place would read a chunk again."""
-        at = begin - self._chunk_at
-        offset = self._framing.near(self._chunk, self._chunk_view, self._chunk_at, begin)
+        at, view = begin - self._chunk_at, memoryview(self._chunk)
+        offset = self._framing.near(self._chunk, view, self._chunk_at, begin)
         if offset is None:
             return None
-        bad = self._chunk_view[at : at + offset - begin]
+        bad = view[at : at + offset - begin]
         return offset if self._file.pread(len(bad), begin) == bad else None
-
-    def _search(self, begin: int, end: int) -> int | None:
-        """The offset of the next intact frame after the bad bytes at `begin`, before `end`."""
-        for offset in self._framing.search(self._file.pread, begin, end):
-            if self._frame_at(offset) is not None:
-                return offset
-        return None

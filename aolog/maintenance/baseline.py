@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import MALFORMED, UsageError
-from aolog.log.names import KNOWN_GAPS_NAME
+from aolog.format.names import KNOWN_GAPS_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from aolog.maintenance.report import Finding, Report
     from aolog.record import Gap
 
-GAP_CAUSES = {"header_lost", "renamed", "foreign_slab"}  # codes of damage that causes a gap
+GAP_CAUSES = {
+    "header_lost",
+    "renamed",
+    "foreign_slab",
+    "cursor_ahead",
+}  # codes of damage that causes a gap
 CAUSES = GAP_CAUSES | {"seal"}  # a damaged seal before another slab is a gap of 0 records
 BYTES_MAX = 256 << 20  # a report of a million slabs is smaller; the file may be /dev/zero
 

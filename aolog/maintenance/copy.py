@@ -20,6 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
+from aolog.format.cursor_copy import encode_copies
+from aolog.format.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY
 from aolog.format.slab import (
     DATA_BEGIN,
     HEADER_COPIES,
@@ -27,15 +29,15 @@ from aolog.format.slab import (
     TRAILER_LEN,
     SlabHeader,
     encode_seal_again,
+    slab_name,
 )
-from aolog.log.cursor_file import cursor_names, encode_copies, position_in
-from aolog.log.names import BRIDGE_SUFFIXES, CURSOR_DIRECTORY, cursor_path, slab_name
+from aolog.log.cursor_file import cursor_names, cursor_path, position_in
 from aolog.log.slab_file import seal_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.cursor_file import CursorPosition
+    from aolog.format.cursor_copy import CursorPosition
     from aolog.log.directory import Log
     from aolog.maintenance.audit import Audit, SlabAudit
     from aolog.storage.directory import Directory, Inside

@@ -30,10 +30,11 @@ from aolog.errors import (
     StorageFull,
     UsageError,
 )
-from aolog.log.cursor_file import cursor_names, position_in
+from aolog.format.names import CURSOR_DIRECTORY, KNOWN_GAPS_NAME, MANIFEST_NAME
+from aolog.format.slab import slab_name
+from aolog.log.cursor_file import cursor_names, cursor_path, position_in
 from aolog.log.directory import Log
 from aolog.log.manifest import manifest_content
-from aolog.log.names import CURSOR_DIRECTORY, KNOWN_GAPS_NAME, MANIFEST_NAME, cursor_path, slab_name
 from aolog.maintenance.audit import audit
 from aolog.maintenance.baseline import CAUSES, known_gaps_content, own_baseline
 from aolog.maintenance.copy import copied_bytes, copy_cursors, copy_file, copy_slabs
@@ -45,8 +46,9 @@ from aolog.storage.storage import Storage, absolute, checked_path, parent_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.cursor_file import CursorPosition
+    from aolog.format.cursor_copy import CursorPosition
     from aolog.maintenance.audit import Audit, SlabAudit
+    from aolog.maintenance.report import Report
     from aolog.record import Gap
     from aolog.storage.directory import Directory, Inside
 
@@ -57,8 +59,9 @@ _UUID_BYTES = 16
 
 class Repaired(NamedTuple):
     """The result of `repair`. into: the copy's path. topic_uuid: the copy's, in hex; None in a log of queuefka.
-    records, gaps: as a reader of the copy gets them. cursors: the copied ones. needed_bytes: free space
-    that the copy needs. left: damage that the copy still has, besides gaps."""
+    records: as a reader of the copy gets them. gaps: as `verify` reports them of the copy, also what a
+    cursor past the end shows to be lost there. cursors: the copied ones. needed_bytes: free space that
+    the copy needs. left: damage that the copy still has, besides gaps."""
 
     into: str
     dry_run: bool
@@ -137,8 +140,8 @@ def _copied(
     if not is_backup:  # links take no space; how many slabs can be linked shows when it is done
         _require_room(needed, place, storage)
     uuid = storage.system.random_bytes(_UUID_BYTES) if new_uuid else None
-    left = _left(log, found)
-    after, cursors = found, cursor_names(log.path, storage)
+    before = judge(log, found)
+    after, cursors = before, cursor_names(log.path, storage)
     if not dry_run:
         after, cursors = _make(
             log, found, place, manifest, old=old, uuid=uuid, positions=positions,
@@ -155,7 +158,7 @@ def _copied(
         gaps=after.gaps,
         cursors=cursors,
         needed_bytes=needed,
-        left=left,
+        left=_left(before),
     )
 
 
@@ -234,10 +237,10 @@ def _half(
     return lambda done, total: progress((done + half * total) // 2, total)
 
 
-def _left(log: Log, found: Audit) -> list[str]:
+def _left(before: Report) -> list[str]:
     """Damage that the copy has too, besides gaps and their causes: mostly of cursors."""
     mended = CAUSES | {"header_copy", "seal_header", "cursor_copy"}
-    return [f.message for f in judge(log, found).findings if f.damage and f.code not in mended]
+    return [found.message for found in before.findings if found.damage and found.code not in mended]
 
 
 # --- making the copy ------------------------------------------------------------------------
@@ -253,8 +256,8 @@ def _make(
     uuid: bytes | None,
     positions: dict[str, CursorPosition | None] | None,
     progress: Callable[[int, int], None] | None,
-) -> tuple[Audit, list[str]]:
-    """Makes the copy; returns its audit and the names of its cursors."""
+) -> tuple[Report, list[str]]:
+    """Makes the copy; returns the report on it and the names of its cursors."""
     storage, unfinished = log.storage, place + _UNFINISHED_SUFFIX
     storage.make_directory(parent_of(absolute(place)))
     storage.make_directory(unfinished)
@@ -274,9 +277,10 @@ def _make(
                         hint="run the repair again",
                         path=log.path,
                     )
-                after = audit(copy, progress=progress)
-                _require_alike(log.path, found, after)
-                known = _known(log, copy, after, is_backup=positions is not None)
+                made = audit(copy, progress=progress)
+                _require_alike(log.path, found, made)
+                after = judge(copy, made)
+                known = _known(log, after, is_backup=positions is not None)
             if known is not None:
                 with storage.open_read(directory / slab_name(first)) as slab:  # for owner and mode
                     copy_file(slab, directory / KNOWN_GAPS_NAME, storage, [known])
@@ -328,11 +332,11 @@ def _require_alike(path: str, before: Audit, after: Audit) -> None:
         )
 
 
-def _known(log: Log, copy: Log, after: Audit, *, is_backup: bool) -> bytes | None:
+def _known(log: Log, after: Report, *, is_backup: bool) -> bytes | None:
     """The content of the copy's known-gaps.json; None if nothing is known. A backup accepts no gap that
     the log itself does not."""
     gaps = after.gaps
-    causes = [found for found in judge(copy, after).findings if found.code in CAUSES]
+    causes = [found for found in after.findings if found.code in CAUSES]
     if is_backup:
         own = own_baseline(log)
         gaps = [gap for gap in gaps if own.covers(gap)]

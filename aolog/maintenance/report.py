@@ -21,7 +21,9 @@ class Report(NamedTuple):
     """The result of `verify`.
 
     ok: no damage, and no gap except the known ones. known: the gaps that `repair` copied from the
-    damaged log and noted in the copy; what causes them is a note. bytes: of slab files. end: address after the last intact frame.
+    damaged log and noted in the copy; what causes them is a note. gaps: as for a reader, and what the log
+    has lost at its end, if a cursor shows that. bytes: of slab files. end: address after the last intact
+    frame.
     durable: address up to which a mark or a seal shows that everything was synced; more may be durable.
     tail_bytes: after the end and not blank: an append in progress, or a torn end that the next writer
     sets aside. problems: messages of damage. notes: messages of all other findings. findings: both, with

@@ -9,28 +9,33 @@ known gaps are notes.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import CursorDiverged, CursorForeign, NoSuchCursor, counted
-from aolog.format.slab import HEADER_COPIES, NO_PREDECESSOR
-from aolog.log.cursor_file import COPIES, Cursor, cursor_names, read_copies, read_position
+from aolog.format.cursor_copy import COPIES
+from aolog.format.names import MANIFEST_NAME
+from aolog.format.slab import ADDRESS_END, HEADER_COPIES, NO_PREDECESSOR, slab_name
+from aolog.log.cursor_file import cursor_names, cursor_path, read_copies, read_position
 from aolog.log.directory import Log
-from aolog.log.names import cursor_path
+from aolog.log.manifest import listed_slabs
 from aolog.maintenance.audit import audit
 from aolog.maintenance.baseline import own_baseline
 from aolog.maintenance.report import Finding, Report
 from aolog.read import seek
-from aolog.read.cursor import check_course
+from aolog.read.cursor import check_course, lost_end
 from aolog.read.reader import Reader, view_of
-from aolog.record import Lag
+from aolog.record import Gap, Lag
+from aolog.storage.objects.url import is_url
 from aolog.storage.storage import Storage, checked_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from aolog.format.cursor_copy import CursorPosition
     from aolog.format.slab import SlabHeader
-    from aolog.log.cursor_file import CursorPosition
     from aolog.maintenance.audit import Audit, SlabAudit
+    from aolog.record import Gap, Position
 
 SealState: TypeAlias = Literal["intact", "differs", "damaged", "none"]
 
@@ -59,8 +64,13 @@ def judge(log: Log, found: Audit) -> Report:
     for i, slab in enumerate(found.slabs):
         successor = found.slabs[i + 1].header if i + 1 < len(found.slabs) else None
         findings += _of_slab(slab, _seal_state(slab, successor), any_header=any_header)
+    findings += _lost_publications(log)
+    lost_ends: list[Gap] = []
     for name in cursor_names(log.path, log.storage):
-        findings += _of_cursor(log, found, name)
+        findings += _of_cursor(log, found, name, lost_ends)
+    # The one that goes furthest; of cursors at one address one that knows its ordinal.
+    furthest = sorted(lost_ends, key=lambda gap: (gap.end, gap.records_lost or 0))[-1:]
+    gaps = [*found.gaps, *furthest]
     if found.tail_bytes:
         message = (
             f"{counted(found.tail_bytes, 'byte')} after the end: an append in progress, or a torn end "
@@ -74,14 +84,14 @@ def judge(log: Log, found: Audit) -> Report:
     for slab in found.slabs:
         if slab.runs and slab.has_headers:
             durable = max(durable, slab.base + slab.durable)
-    known = [gap for gap in found.gaps if own.covers(gap)]
+    known = [gap for gap in gaps if own.covers(gap)]
     return Report(
-        ok=len(known) == len(found.gaps) and not problems,
+        ok=len(known) == len(gaps) and not problems,
         records=found.records,
         frames=found.frames,
         slabs=len(found.slabs),
         bytes=found.bytes,
-        gaps=found.gaps,
+        gaps=gaps,
         end=found.end,
         durable=min(durable, found.end) if found.end else durable,
         tail_bytes=found.tail_bytes,
@@ -90,6 +100,24 @@ def judge(log: Log, found: Audit) -> Report:
         findings=findings,
         known=known,
     )
+
+
+def _lost_publications(log: Log) -> Iterator[Finding]:
+    """Slabs at the end of the log that are gone, as a manifest shows: a log keeps its last slab."""
+    if is_url(log.path):  # the archive's manifest is the listing
+        return
+    listed = list(listed_slabs(log.path, log.storage))
+    if not listed:
+        return
+    with Log(log.path, log.storage) as now:  # listed later: what is published meanwhile is no loss
+        last = now.bases[-1] if now.bases else ADDRESS_END
+    for root, base in listed:
+        if base > last:
+            message = (
+                f"{slab_name(base)}, published by {root}/{MANIFEST_NAME}, is gone, with all its records; a log "
+                "that was made anew on purpose lacks it, too"
+            )
+            yield Finding("published_lost", f"{log.path}/{slab_name(base)}", message, True)
 
 
 # --- slabs ----------------------------------------------------------------------------------
@@ -153,7 +181,7 @@ def _state(log: Log, found: Audit, position: CursorPosition) -> str:
         return "foreign"
     except CursorDiverged:
         return "diverged"
-    if position.address > found.end and position.address > _end_now(log):
+    if position.address > found.end and position.address > _end_now(log).address:
         return "ahead"
     first_header = found.slabs[0].header if found.slabs else None
     begins = first_header is not None and first_header.predecessor_base == NO_PREDECESSOR
@@ -162,29 +190,34 @@ def _state(log: Log, found: Audit, position: CursorPosition) -> str:
     return "ok"
 
 
-def _end_now(log: Log) -> int:
+def _end_now(log: Log) -> Position:
     """The end of the log, which a writer may have moved since the audit."""
     log.refresh_end()
-    return log.listed(lambda: seek.latest(log)).address
+    return log.listed(lambda: seek.latest(log)).position
 
 
 _CURSOR_STATES = {  # state to (damage, message)
     "corrupt": (True, "both copies are damaged: it cannot be resumed"),
     "foreign": (True, "belongs to another log: it cannot be resumed"),
     "diverged": (True, "the log's history below it has changed: it cannot be resumed"),
-    "ahead": (False, "is past the log's end; the next writer begins after it"),
+    "ahead": (
+        False,
+        "is past the log's end; the next writer begins after it",
+    ),
     "pruned": (False, "is before the first slab: its reader gets a gap"),
 }
 
 
-def _of_cursor(log: Log, found: Audit, name: str) -> list[Finding]:
+def _of_cursor(log: Log, found: Audit, name: str, lost_ends: list[Gap]) -> list[Finding]:
+    """lost_ends: gets what the log has lost at its end, if the cursor shows that."""
     path = cursor_path(log.path, name)
     try:
         copies = read_copies(log.path, name, log.storage)
     except FileNotFoundError:  # deleted since the listing
         return []
     known = [copy for copy in copies if copy is not None]
-    state = _state(log, found, max(known)[1]) if known else "corrupt"
+    newest = max(known)[1] if known else None
+    state = "corrupt" if newest is None else _state(log, found, newest)
     findings = []
     if known and None in copies:
         at = COPIES[copies.index(None)]
@@ -192,8 +225,30 @@ def _of_cursor(log: Log, found: Audit, name: str) -> list[Finding]:
         findings.append(Finding("cursor_copy", path, what, True))
     if state in _CURSOR_STATES:
         damage, what = _CURSOR_STATES[state]
+        lost = None
+        if state == "ahead" and newest is not None:
+            lost = log.listed(partial(lost_end, log, newest))
+        if lost is not None and newest is not None:
+            damage, what = True, f"is past the log's end: {newest.lost_end_text(lost)}"
+            lost_ends.append(lost)
         findings.append(Finding(f"cursor_{state}", path, f"{path}: {what}", damage))
     return findings
+
+
+class Cursor(NamedTuple):
+    """A cursor as `aolog.cursors` lists it. lag: up to the log's end at the time of the call.
+
+    address: of the next record to read. ordinal: records of the log before it; None if unknown.
+    protects: whether retention keeps the records after it. pruned: unread records that retention
+    removed nevertheless, as the gap that its reader will report; None if there are none.
+    """
+
+    name: str
+    address: int
+    ordinal: int | None
+    lag: Lag
+    protects: bool
+    pruned: Gap | None = None
 
 
 def cursors(path: str | os.PathLike[str], *, storage: Storage | None = None) -> list[Cursor]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aolog.format.names import PENDING_SUFFIX, job_of
 from aolog.log.log_tree import walk_logs
-from aolog.log.manifest import read_manifest
-from aolog.log.names import PENDING_SUFFIX, job_of, root_of
+from aolog.log.manifest import read_manifest, root_of
 from aolog.publish.pending import log_path
 from aolog.storage import clock
 from aolog.storage.directory import Inside
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
     from aolog.publish.pending import PendingSlab
-
-LEFTOVER_SECONDS = 7 * 86400.0  # longer than a job takes from its first slab to its commit
 
 
 def abort(

@@ -12,39 +12,36 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError, StorageFailed, UsageError, load_optional, warn
 from aolog.format.archive import (
-    MANIFEST,
+    PENDING,
     Entry,
     Manifest,
-    decode_manifest,
-    encode_manifest,
     packed_header,
 )
+from aolog.format.root_manifest import CONTENTS_MAX, LEFTOVER_SECONDS, Content
 from aolog.format.slab import NO_TIMESTAMP, SlabHeader
-from aolog.log.manifest import CONTENTS_MAX, Content
 from aolog.log.slab_file import seal_at_end
-from aolog.maintenance.archive.probe import LACKS, Probing, probe_advance, probe_request
-from aolog.publish.leftovers import LEFTOVER_SECONDS
+from aolog.maintenance.archive.replacing import (
+    Change,
+    outdate,
+    read_manifest,
+    replace,
+    try_store,
+)
 from aolog.publish.publication import Published, after_loss
 from aolog.storage import clock
 from aolog.storage.directory import Inside, beside
+from aolog.storage.objects.create import create
 from aolog.storage.objects.requests import (
-    Answer,
     Delete,
     Found,
-    Get,
     Head,
     List,
     Names,
-    Put,
-    Stored,
-    Tag,
-    Unclear,
 )
 from aolog.storage.storage import Storage, absolute
 from aolog.write.next_slab import header_after, next_header, reach_of
@@ -52,13 +49,10 @@ from aolog.write.next_slab import header_after, next_header, reach_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from aolog.log.manifest import Transaction
+    from aolog.format.root_manifest import Transaction
     from aolog.publish.pending import PendingSlab
     from aolog.storage.objects.client import Client
 
-PENDING = "pending/"
-_ATTEMPTS_MAX = 100  # of a commit: each one that is refused means that another job has committed
-_WAIT_S_MIN, _WAIT_S_MAX = 0.05, 2.0
 _probed: set[str] = set()  # stores that this process has tried
 
 
@@ -120,14 +114,10 @@ def send(
         seal, digest = found[0], hashlib.sha256(content).hexdigest()
         unique = storage.system.random_bytes(16).hex()
         name = f"{PENDING}{job}.{clock.now_us():020d}.{unique}.slab"
-        answer = client.ask(Put(name, content, unique, digest))
-        if not isinstance(answer, Stored):  # the answer to an earlier attempt was lost
-            answer = client.ask(Head(name))
-            if not isinstance(answer, Found) or answer.sha256 != digest:
-                raise _gone(url, name)
+        tag = create(client, name, content, unique)
         sent.append(
             SentSlab(
-                ".", name, slab.bytes, slab.records, slab.salt, slab.lost, digest, answer.tag.etag,
+                ".", name, slab.bytes, slab.records, slab.salt, slab.lost, digest, tag.etag,
                 seal.least_us, seal.greatest_us, seal.header.slab_bytes, seal.header.compressed,
             )
         )  # fmt: skip  # one value
@@ -138,29 +128,10 @@ def check_store(url: str, *, storage: Storage | None = None, client: Client | No
     """Raises what `commit` would raise now, to fail before a job begins: UsageError for a store that lacks what
     is needed, and for the archive of a local log; StorageError, CorruptionError."""
     client = _client(url, client)
-    _following(_read(client)[0], url, bytes(16))
-    if url in _probed:
-        return
-    state = Probing((storage or Storage()).system.random_bytes(16).hex())
-    while isinstance(state, Probing):
-        after = probe_advance(state, client.ask(probe_request(state)))
-        if not isinstance(after, Probing):
-            if after.lacking is not None:
-                raise UsageError(
-                    f"the store cannot hold a log: {LACKS[after.lacking]}",
-                    hint="use another store, or another version of this one; nothing was written",
-                    path=url,
-                )
-            _probed.add(url)
-            return
-        state = after
-
-
-def _read(client: Client) -> tuple[Manifest | None, Tag | None]:
-    answer = client.ask(Get(MANIFEST))
-    if not isinstance(answer, Found):
-        return None, None
-    return decode_manifest(bytes(answer.body), f"{client.url}/{MANIFEST}"), answer.tag
+    _following(read_manifest(client)[0], url, bytes(16))
+    if url not in _probed:
+        try_store(client, (storage or Storage()).system.random_bytes(16).hex())
+        _probed.add(url)
 
 
 def commit(
@@ -178,11 +149,12 @@ def commit(
     UsageError, StorageError, CorruptionError."""
     system, client = (storage or Storage()).system, _client(url, client)
     write_id, uuid = system.random_bytes(16).hex(), system.random_bytes(16)
-    _check_there(url, slabs, client)
-    records, wait_s = sum(slab.records for slab in slabs), _WAIT_S_MIN
+    checked = False
+    records = sum(slab.records for slab in slabs)
     ours = {slab.name for slab in slabs}
-    for _ in range(_ATTEMPTS_MAX):
-        manifest, tag = _read(client)
+
+    def look(manifest: Manifest | None) -> Change | Published:
+        nonlocal checked
         before = manifest or Manifest(uuid.hex())
         # By an attempt whose answer was lost, or by an earlier call.
         if before.write == write_id or (ours and ours <= {e.name for e in before.entries}):
@@ -194,26 +166,14 @@ def commit(
             return Published(True, 0, 0, 0, last, _content(before, transaction))
         if not slabs and transaction is None:
             return Published(False, 0, 0, 0)
+        # Not before: of slabs that an earlier call published, compaction may have deleted the objects.
+        if not checked:
+            _check_there(url, slabs, client)
+            checked = True
         entries = (*before.entries, *_placed(before, url, slabs))
-        wanted = _with(before, transaction)._replace(entries=entries)
-        # Whatever the answer is, the next look shows which manifest there is. An attempt that is carried out
-        # late is refused: its ETag is gone.
-        if isinstance(_replace(client, wanted, tag, write_id), Unclear):
-            time.sleep(wait_s)
-            wait_s = min(2 * wait_s, _WAIT_S_MAX)
-    raise _crowded(url)
+        return Change(_with(before, transaction)._replace(entries=entries), write_id)
 
-
-def _replace(client: Client, manifest: Manifest, tag: Tag | None, write_id: str) -> Answer:
-    """One attempt. tag: of the manifest that it replaces; None: there is none."""
-    wanted = manifest._replace(sequence=manifest.sequence + 1, write=write_id)
-    return client.send(Put(MANIFEST, encode_manifest(wanted), write_id, "", tag))
-
-
-def _crowded(url: str) -> StorageFailed:
-    return StorageFailed(
-        "the manifest was replaced by others at each attempt", hint="try again", path=url
-    )
+    return replace(client, look)
 
 
 def abort(
@@ -231,18 +191,13 @@ def abort(
     going |= {slab.name for slab in slabs}
     if not going:
         return 0
-    # A commit that raised may still be carried out, and would refer to what is deleted here. It is refused once
-    # the manifest is another one.
+    # A commit that raised may still be carried out, and would refer to what is deleted here.
     write_id = (storage or Storage()).system.random_bytes(16).hex()
-    for _ in range(_ATTEMPTS_MAX):
-        manifest, tag = _read(client)
-        if manifest is not None and manifest.write == write_id:
-            going -= {entry.name for entry in manifest.entries}
-            for name in sorted(going):
-                client.ask(Delete(name))
-            return len(going)
-        _replace(client, manifest or Manifest(write_id), tag, write_id)
-    raise _crowded(url)
+    manifest = outdate(client, write_id, Manifest(write_id))
+    going -= {entry.name for entry in manifest.entries}
+    for name in sorted(going):
+        client.ask(Delete(name))
+    return len(going)
 
 
 def _check_there(url: str, slabs: Iterable[SentSlab], client: Client) -> None:
@@ -305,7 +260,7 @@ def _placed(before: Manifest, url: str, slabs: Iterable[SentSlab]) -> list[Entry
             header.base + slab.bytes,
             final=True,
             sha256=slab.sha256,
-            ordinal=None if header.ordinal_unsure else header.base_ordinal,
+            ordinal=header.known_ordinal,
             records=slab.records,
             least_us=least_us,
             greatest_us=greatest_us,

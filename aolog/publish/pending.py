@@ -11,15 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aolog.errors import StorageError, UsageError
-from aolog.format.slab import NO_BASE, SlabHeader
-from aolog.log.names import (
-    DEPTH_MAX,
-    MANIFEST_NAME,
-    PENDING_SUFFIX,
-    UNBORN_SUFFIX,
-    pending_name,
-    slab_base,
-)
+from aolog.format.names import DEPTH_MAX, MANIFEST_NAME, PENDING_SUFFIX, UNBORN_SUFFIX, pending_name
+from aolog.format.slab import NO_BASE, SlabHeader, slab_base
 from aolog.storage import clock
 from aolog.storage.directory import Inside
 from aolog.storage.storage import Storage, absolute

@@ -20,29 +20,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, LogLocked, StorageFailed, UsageError, warn
 from aolog.format.frame import padding
+from aolog.format.names import MANIFEST_NAME
+from aolog.format.root_manifest import LEFTOVER_SECONDS, PublishedSlab, encode_manifest
 from aolog.format.slab import DATA_BEGIN, NO_TIMESTAMP, encode_seal_again
 from aolog.log.directory import Log
 from aolog.log.lock import lock_directory, lock_log
 from aolog.log.log_tree import is_log
-from aolog.log.manifest import PublishedSlab, encode_manifest, read_manifest
-from aolog.log.names import MANIFEST_NAME
-from aolog.log.publications import roll_forward
+from aolog.log.manifest import read_manifest
 from aolog.log.slab_file import seal_at_end
 from aolog.log.slab_list import slab_bases
-from aolog.publish.leftovers import LEFTOVER_SECONDS, sweep
+from aolog.publish.leftovers import sweep
 from aolog.publish.pending import log_path
 from aolog.storage.directory import Inside
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute, parent_of
 from aolog.write.next_slab import header_after, next_header, reach_of
-from aolog.write.opening import open_for_append, refuse_foreign
+from aolog.write.opening import open_for_append, refuse_foreign, roll_forward
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
     from aolog.format.frame import Frame
+    from aolog.format.root_manifest import Content, RootManifest, Transaction
     from aolog.format.slab import Seal, SlabHeader
-    from aolog.log.manifest import Content, Manifest, Transaction
     from aolog.publish.pending import PendingSlab
     from aolog.storage.directory import Directory
     from aolog.storage.file import File
@@ -190,7 +190,7 @@ def _refuse_nested(root: str, logs: Iterable[str], storage: Storage) -> None:
 
 
 def _settle(
-    root: str, manifest: Manifest, held: Iterable[str], storage: Storage
+    root: str, manifest: RootManifest, held: Iterable[str], storage: Storage
 ) -> dict[str, PublishedSlab]:
     """Renames published slabs. Returns those that the manifest must keep: another process writes their
     log now, or the log is absent. held: logs whose locks the caller holds."""
@@ -313,7 +313,7 @@ def _finish(
     root: str,
     logs: Iterable[str],
     job: str,
-    manifest: Manifest,
+    manifest: RootManifest,
     leftover_seconds: float,
     storage: Storage,
 ) -> None:

@@ -1,8 +1,8 @@
 """`RecordFrame`: an intact frame, decoded into columns. `Batch`: the records of one or more of them.
 
-Records and Arrow are made on demand. A batch keeps the bytes that were read and nothing else. A
-64-KiB frame becomes Arrow without a copy; small frames are kept together, so that they become Arrow
-in one step."""
+Records and Arrow are made on demand. A batch keeps the bytes that were read and nothing else. Small frames, and
+frames that have nothing but values, are kept together, so that they become Arrow in one step; others do so without
+a copy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RecordFrame(NamedTuple):
-    """An intact frame of records, or a stretch of small ones (format/stretch.py)."""
+    """An intact frame of records, or a stretch of several (format/stretch.py)."""
 
     address: int  # of its first record
     end: int  # address of the next frame
@@ -48,11 +48,6 @@ class RecordFrame(NamedTuple):
             return _make_frame((*at, None, None, columns, 0, addresses))
         ordinal = header.base_ordinal + before
         return _make_frame((*at, timestamp_us, ordinal, columns, header.epoch, addresses))
-
-    @property
-    def position(self) -> Position:
-        """Of its first record from `skip` on."""
-        return self.position_of(self.skip)
 
     def position_of(self, i: int) -> Position:
         """Of its i-th record; after the last one, of the next frame."""
@@ -77,11 +72,9 @@ class RecordFrame(NamedTuple):
         """Its first frames: at least one, and more up to so many bytes in their slab; the rest, None for none."""
         if self.addresses is None or self.size <= max_bytes:
             return self, None
-        listed = self.addresses.cast("q")
-        end = bisect_right(listed, self.address + max_bytes) - 1
-        while end > 0 and listed[end] == listed[end - 1] + 1:
-            end -= 1  # it is inside a frame
-        part, rest = self._split(self._frame_from(max(end, 1)))
+        end = bisect_right(self.addresses.cast("q"), self.address + max(0, max_bytes)) - 1
+        begin = self._frame_with(end, bisect_left)  # it may be inside a frame
+        part, rest = self._split(self._frame_from(max(begin, 1)))
         return part or self, rest
 
     def cut(self, address: int) -> tuple[RecordFrame | None, RecordFrame | None]:
@@ -94,10 +87,14 @@ class RecordFrame(NamedTuple):
         records = self.columns.records
         if self.addresses is None:
             return records if i else 0
+        return self._frame_with(i - 1, bisect_right) if 0 < i < records else i
+
+    def _frame_with(self, i: int, bisect: Callable[..., int]) -> int:
+        """The index with which the frame with its i-th record begins (bisect_left), or ends (bisect_right)."""
+        assert self.addresses is not None
         listed = self.addresses.cast("q")
-        while 0 < i < records and listed[i] == listed[i - 1] + 1:
-            i += 1
-        return i
+        # Addresses rise by one in a frame, and by more from one to the next.
+        return bisect(range(self.columns.records), listed[i] - i, key=lambda k: listed[k] - k)
 
     def _split(self, i: int) -> tuple[RecordFrame | None, RecordFrame | None]:
         """The records before i, and the rest; None for none. A frame begins with record i."""
@@ -108,10 +105,9 @@ class RecordFrame(NamedTuple):
 
     def after(self, i: int) -> RecordFrame | None:
         """The records from i on; None for none."""
-        records = self.columns.records
-        if not 0 < i < records:
-            return self if i < records else None
-        return self._replace(skip=i) if self.addresses is None else self._part(i, records)
+        if self.addresses is None and 0 < i < self.columns.records:
+            return self._replace(skip=i)
+        return self._split(i)[1]
 
     def _part(self, first: int, end: int) -> RecordFrame:
         assert self.addresses is not None
@@ -148,16 +144,12 @@ class RecordFrame(NamedTuple):
 _make_frame = partial(tuple.__new__, RecordFrame)  # a third of the class's own call
 
 
-class FrameRecords:
-    """A frame that is read record by record, and the position in it. rows: makes the records, or
-    the values."""
+class FrameRecords(NamedTuple):
+    """A frame that is read record by record, and the position in it."""
 
-    __slots__ = ("frame", "records", "rows")
-
-    def __init__(self, frame: RecordFrame, rows: Callable[[RecordFrame], Rows]) -> None:
-        self.frame = frame
-        self.rows = rows
-        self.records = rows(frame)
+    frame: RecordFrame
+    rows: Callable[[RecordFrame], Rows]  # makes the records, or the values
+    records: Rows  # which it made
 
     @property
     def is_read(self) -> bool:

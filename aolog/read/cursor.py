@@ -1,16 +1,17 @@
 """A reader's cursor: whose position it is, where reading resumes, and how it is committed.
 
-A position names the topic UUID and the epoch of its slab; without headers there is neither, see
-queuefka/identity.py. If the log is not the one that the cursor was committed with, resuming raises an error
-and does not guess.
+If the log is not the one that the cursor was committed with, resuming raises an error and does not guess.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign
+from aolog.errors import AddressPruned, CursorDiverged, CursorForeign, PermissionDenied
+from aolog.format.cursor_copy import CursorPosition
+from aolog.log.cursor_file import read_positions
 from aolog.log.manifest import sync_roots
 from aolog.queuefka.identity import base_in, identity_of, may_be_of
 from aolog.read import seek
@@ -19,9 +20,11 @@ from aolog.read.scan import Place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aolog.log.cursor_file import CursorFile, CursorPosition
+    from aolog.log.cursor_file import CursorFile
     from aolog.log.directory import Log
+    from aolog.record import Gap
     from aolog.storage.file import File
+    from aolog.storage.storage import Storage
 
 
 def identity(log: Log, address: int) -> tuple[bytes, int]:
@@ -41,19 +44,21 @@ def resume(log: Log, position: CursorPosition) -> Place:
     CursorDiverged."""
     check_course(log, position)
     try:
-        place = seek.at_address(log, position.address)
+        return seek.back_to(log, position.position)
     except AddressPruned:  # the scan reports the gap and its count from there
-        return Place(position.position, position.address, None)
-    except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above every cursor
-        place = seek.latest(log)
-    return place._replace(position=position.position)
+        return Place(*position.position, position.address, None)
 
 
 def check_course(log: Log, position: CursorPosition) -> None:
     """Raises CursorForeign, CursorDiverged if the log has another history below the position, and
     FileNotFoundError if a slab is pruned meanwhile."""
     if not log.has_headers:
-        _check_first_frame(log, position)
+        base = base_in(position.topic_uuid)
+        i = log.index_of(base)
+        is_there = i >= 0 and log.bases[i] == base  # otherwise pruned: nothing is left to compare
+        if is_there and not may_be_of(position.topic_uuid, log.slab(i).file):
+            what = "the first frame differs from the one that the cursor was committed with"
+            raise _foreign(log, what)
         return
     uuid = None
     for i in reversed(range(len(log.bases))):
@@ -64,13 +69,8 @@ def check_course(log: Log, position: CursorPosition) -> None:
         if header.epoch <= position.epoch:
             break
         if header.base < position.address:
-            raise CursorDiverged(
-                f"the cursor is at {position.address} of epoch {position.epoch}, and the log "
-                f"has another history from {header.base} on (epoch {header.epoch}): it was "
-                "copied or restored",
-                hint="compare the two, then set the cursor with `aolog cursor set`",
-                path=log.path,
-            )
+            history = f"has another history from {header.base} on (epoch {header.epoch})"
+            raise _diverged(log, position, f"{history}: it was copied or restored")
     if uuid is not None and uuid != position.topic_uuid:
         raise _foreign(log, "the cursor belongs to another log")
 
@@ -88,22 +88,52 @@ def check_end(log: Log, position: CursorPosition) -> None:
         cut_off = slab.seal() is None and header.boot_id != log.storage.system.boot_id()
         if position.address <= end or cut_off:
             return
-    raise CursorDiverged(
-        f"the cursor is at {position.address} of epoch {position.epoch}, and the log ends at {end} "
-        f"(epoch {header.epoch}): it is a copy, or was restored from an older one",
+    what = f"ends at {end} (epoch {header.epoch}): it is a copy, or was restored from an older one"
+    raise _diverged(log, position, what)
+
+
+def lost_end(log: Log, cursor: CursorPosition) -> Gap | None:
+    """What the log has lost at its end, as a cursor of it past that shows. Raises FileNotFoundError if a slab
+    is pruned meanwhile."""
+    last = log.slab(len(log.bases) - 1)
+    if last.lacks_header:  # that is a gap up to the end of the file
+        return None
+    end = seek.latest(log).position
+    return cursor.lost_end(end, last.header, log.storage.system.boot_id())
+
+
+def positions_past(path: str, address: int, storage: Storage) -> list[CursorPosition]:
+    """Those of a log's cursors that are past an address; none if cursors may not be read."""
+    try:
+        found = [position for _, position in read_positions(path, storage)]
+    except PermissionDenied:  # slabs may be readable alone
+        return []
+    return [each for each in found if isinstance(each, CursorPosition) and each.address > address]
+
+
+def furthest_past_end(log: Log, address: int) -> tuple[Gap, CursorPosition] | None:
+    """As `lost_end`, with the cursor: of those past an address the one that goes furthest. None of them may be
+    past the end if a writer and their readers go on."""
+    past = positions_past(log.path, address, log.storage)
+    if past:  # what they have passed is there now, or lost
+        log.refresh(force=True)
+    if not log.bases or log.has_pending:  # a pending slab may be published elsewhere
+        return None
+    lost = []
+    for position in past:
+        with suppress(CursorForeign, CursorDiverged):
+            check_course(log, position)
+            if (gap := lost_end(log, position)) is not None:
+                lost.append((gap, position))
+    return max(lost, key=lambda each: (each[0].end, each[0].records_lost or 0), default=None)
+
+
+def _diverged(log: Log, at: CursorPosition, what: str) -> CursorDiverged:
+    return CursorDiverged(
+        f"the cursor is at {at.address} of epoch {at.epoch}, and the log {what}",
         hint="compare the two, then set the cursor with `aolog cursor set`",
         path=log.path,
     )
-
-
-def _check_first_frame(log: Log, position: CursorPosition) -> None:
-    base = base_in(position.topic_uuid)
-    i = log.index_of(base)
-    if i < 0 or log.bases[i] != base:
-        return  # pruned: nothing is left to compare
-    if not may_be_of(position.topic_uuid, log.slab(i).file):
-        what = "the first frame differs from the one that the cursor was committed with"
-        raise _foreign(log, what)
 
 
 def _foreign(log: Log, what: str) -> CursorForeign:
@@ -116,7 +146,7 @@ def prepared(log: Log, cursor: CursorFile, position: CursorPosition) -> Callable
 
     The log is durable up to a position before the cursor is: a cursor is never past what survives.
     A disk may be slow, so a commit has two steps: this one looks at the log, in the thread that reads
-    it; the call waits for the disk, in any thread. Make one call at a time, in order. It raises
+    it; the call waits for the disk, in any thread. Make one call at a time, in order, before `close`. It raises
     LogClosed if the cursor is closed, CursorLocked if it is the cursor's first commit, and
     StorageError. `prepared` raises StorageError.
     """

@@ -1,70 +1,60 @@
-"""Gaps: the count of the records that a gap lost, and what a reader does at a gap.
+"""How far a scan got, the count of the records that a gap lost, and what a reader does at a gap.
 
-A scan opens a gap where damage begins and extends it over all damage that touches it. The next intact
-part (a frame, a seal, the next slab's header) shows how many records of the log are before it. The
-difference to the number that the scan expected is the loss.
+The next intact part after a gap (a frame, a seal, the next slab's header) shows how many records of the log are
+before it. The difference to the number that the scan expected is the loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import GapFound, records_lost, warn
-from aolog.record import Gap, GapReason, Position
+from aolog.record import Gap, GapReason, Position, count_between
+
+if TYPE_CHECKING:
+    from aolog.read.batch import RecordFrame
 
 MILD_TO_GRAVE: tuple[GapReason, ...] = (
     "torn", "torn_or_corrupt", "corrupt", "missing", "foreign", "pruned",
 )  # fmt: skip  # a list of names
 
 
-class OpenGap(NamedTuple):
-    """A gap whose loss is not known yet. expected: ordinal of the first record it may contain; None if
-    unknown."""
-
-    begin: int
-    end: int
-    reason: GapReason
-    expected: int | None
-
-    def extended(self, end: int, reason: GapReason) -> OpenGap:
-        """The gap with damage up to `end` added; it keeps the worst of the reasons."""
-        worst = max(self.reason, reason, key=MILD_TO_GRAVE.index)
-        return OpenGap(self.begin, max(self.end, end), worst, self.expected)
-
-    def counted(self, ordinal: int | None) -> Gap:
-        """The gap with its loss. ordinal: records of the log before the intact part after the gap;
-        None if unknown."""
-        lost = None
-        if ordinal is not None and self.expected is not None:
-            lost = max(0, ordinal - self.expected)
-        return Gap(self.begin, self.end, self.reason, lost)
-
-
 class Progress(NamedTuple):
-    """How far a scan has got in a log. Each change returns a new value."""
+    """How far a scan has got in a log, and what it found on the way. Each change returns a new value."""
 
     position: Position  # of the next wanted record
-    gap: OpenGap | None = None  # before it, of which nothing intact shows the loss yet
+    gap: Gap | None = None  # before it, of which nothing intact shows the loss yet
+    expected: int | None = None  # ordinal of the first record that the gap may contain
     passed_foreign: bool = False  # whether a slab of another log came after the last header
+    results: tuple[RecordFrame | Gap, ...] = ()
 
     def moved(self, address: int, ordinal: int | None) -> Progress:
         """At this position, or where it is already if that is further."""
         return self._replace(position=Position(max(self.position.address, address), ordinal))
 
-    def damaged(self, begin: int, end: int, reason: GapReason) -> Progress:
-        """With a gap from the wanted address on, or with the open one extended."""
-        address, ordinal = self.position
-        gap = self.gap or OpenGap(max(begin, address), end, reason, ordinal)
-        return self._replace(gap=gap.extended(end, reason))
+    def found(self, *results: RecordFrame | Gap) -> Progress:
+        """With these results."""
+        return self._replace(results=(*self.results, *results))
 
-    def intact(self, ordinal: int | None) -> tuple[Progress, list[Gap]]:
-        """Without a gap, and the gap, if there was one: the next part is intact, with `ordinal` records of
-        the log before it."""
+    def damaged(self, begin: int, end: int, reason: GapReason) -> Progress:
+        """With a gap from the wanted address on, or with the open one extended; it keeps the worst of the
+        reasons."""
         if self.gap is None:
-            return self, []
+            address, expected = self.position
+            gap = Gap(max(begin, address), end, reason, None)
+            return self._replace(gap=gap, expected=expected)
+        worst = max(self.gap.reason, reason, key=MILD_TO_GRAVE.index)
+        return self._replace(gap=self.gap._replace(end=max(self.gap.end, end), reason=worst))
+
+    def intact(self, ordinal: int | None) -> Progress:
+        """The next part is intact, with `ordinal` records of the log before it; None if unknown. The gap, if
+        there is one, becomes a result."""
+        if self.gap is None:
+            return self
+        lost = count_between(self.expected, ordinal)
         after = self._replace(gap=None).moved(self.gap.end, ordinal)  # later losses count from here
-        return after, [self.gap.counted(ordinal)]
+        return after.found(self.gap._replace(records_lost=lost))
 
 
 def reported_elsewhere(_gap: Gap) -> None:
@@ -82,9 +72,21 @@ class GapReport:
         self._path = path
         self._on_gap = on_gap
         self._strict = strict
+        self._ahead: tuple[int, int] | None = None  # addresses reported before a slab shows them
 
-    def report(self, gap: Gap) -> None:
-        """Raises GapFound if the reader is strict, and what `on_gap` raises."""
+    def warn(self, what: str) -> None:
+        """Of what other readers have lost. Raises GapFound if the reader is strict."""
+        if self._strict:
+            raise GapFound(what, hint="`aolog verify` lists all gaps", path=self._path)
+        warn("%s: %s", self._path, what)
+
+    def report(self, gap: Gap, *, ahead: bool = False) -> None:
+        """ahead: of a lost end, of which the next writer will make this gap; then it is not reported again.
+        Raises GapFound if the reader is strict, and what `on_gap` raises."""
+        if gap[:2] == self._ahead:
+            return
+        if ahead:
+            self._ahead = gap[:2]
         self.gaps.append(gap)
         what = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason})"
         lost = records_lost(gap.records_lost)

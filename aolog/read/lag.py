@@ -9,27 +9,23 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.read import seek
 from aolog.read.scan import Scan
-from aolog.record import Lag
+from aolog.record import Lag, count_between
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
-    from aolog.read.batch import RecordFrame
 
 
-def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) -> Lag:
-    """See Lag. ordinal: records of the log before `address`; None if unknown. frame: a frame in memory
-    that may contain the address; otherwise it is read. Raises FileNotFoundError if a slab is pruned
-    meanwhile."""
+def lag(log: Log, address: int, ordinal: int | None) -> Lag:
+    """See Lag. ordinal: records of the log before `address`; None if unknown. Raises FileNotFoundError if a
+    slab is pruned meanwhile."""
     end = seek.latest(log)
     here = max(address, log.bases[0])
-    if address < here:  # records before the first slab were pruned: see pruned_records.py
+    if address < here:  # records before the first slab were pruned: see Log.pruned_before
         ordinal = seek.earliest(log).ordinal
     after = _after_hole(log, here)
     if after is not None:
         ordinal = after
-    records = None
-    if end.ordinal is not None and ordinal is not None:
-        records = max(0, end.ordinal - ordinal)
+    records = count_between(ordinal, end.ordinal)
     if end.address <= here or records == 0:
         return Lag(0 if log.has_headers else records, 0, 0.0)
     size = 0
@@ -37,9 +33,8 @@ def lag(log: Log, address: int, ordinal: int | None, frame: RecordFrame | None) 
         slab = log.slab(i)
         stop = end.offset if slab.base == end.slab and end.offset else slab.end_offset
         size += max(0, stop - max(here - slab.base, 0))
-    if frame is None or not frame.address <= here < frame.end:
-        frame = _first_frame(log, here)
-    return Lag(records, size, None if frame is None else _age_s(frame, here))
+    stamp = oldest_us(log, here)
+    return Lag(records, size, None if stamp is None else max(0.0, time.time() - stamp / 1e6))
 
 
 def _after_hole(log: Log, address: int) -> int | None:
@@ -49,34 +44,20 @@ def _after_hole(log: Log, address: int) -> int | None:
     if not 0 <= i < len(log.bases) - 1 or address - log.bases[i] <= log.slab(i).end_offset:
         return None
     header = log.slab(i + 1).header
-    return None if header is None or header.ordinal_unsure else header.base_ordinal
-
-
-def _first_frame(log: Log, address: int) -> RecordFrame | None:
-    """The first frame at an address or after it."""
-    try:
-        return Scan(log, seek.at_address(log, address)).first_frame()
-    except (AddressPruned, AddressBeyondEnd, CodecUnavailable):  # then only the age is unknown
-        return None
+    return None if header is None else header.known_ordinal
 
 
 def oldest_us(log: Log, address: int) -> int | None:
     """The timestamp of the first record at an address or after it; None if there is none. Raises
     FileNotFoundError if its slab is pruned meanwhile."""
-    frame = _first_frame(log, max(address, log.bases[0]))
-    return None if frame is None else _time_us(frame, address)
-
-
-def _age_s(frame: RecordFrame, address: int) -> float | None:
-    """Seconds since the timestamp of the record at `address`."""
-    stamp = _time_us(frame, address)
-    return None if stamp is None else max(0.0, time.time() - stamp / 1e6)
-
-
-def _time_us(frame: RecordFrame, address: int) -> int | None:
-    stamp = frame.timestamp_us
-    if stamp is None:
+    address = max(address, log.bases[0])
+    try:
+        frame = Scan(log, seek.at_address(log, address)).first_frame()
+    except (AddressPruned, AddressBeyondEnd, CodecUnavailable):  # then only the age is unknown
         return None
+    if frame is None:
+        return None
+    stamp = frame.timestamp_us
     if frame.columns.timestamps is not None:
         at = min(frame.index_of(address), frame.columns.records - 1)
         stamp = frame.columns.timestamps.cast("q")[at]

@@ -1,13 +1,10 @@
-"""A log read by several readers, each a range of addresses. Each frame and each gap is read by one of them.
+"""A log read by several readers, each a range of addresses. Each frame and each gap is read by one of them: by that
+in whose range it begins.
 
-A frame or a gap belongs to the range in which it begins, as one reader of the whole log would report
-it. So a boundary may be any address, inside a frame too: cutting a log into ranges takes only the
-names of its slabs.
-
-A boundary may be inside damage, or inside a frame that turns out to be damaged. A seek there would
-report the rest of a gap that the range before reports as a whole. So a range that is not its log's
-first begins with the frame that contains the byte before it, and drops everything that begins before
-the range. This is not needed if a slab with an intact header begins there: gaps end at it.
+A boundary may be any address, inside a frame or damage too: cutting a log into ranges takes only the names of its
+slabs. A seek into damage would report the rest of a gap that the range before reports as a whole. So a range that
+is not its log's first begins with the frame that contains the byte before it, and drops everything that begins
+before the range. This is not needed if a slab with an intact header begins there: gaps end at it.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned
 from aolog.read import seek
 from aolog.read.batch import RecordFrame
 from aolog.read.scan import Place, Scan
-from aolog.record import Gap, Position
+from aolog.record import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,12 +81,9 @@ def _place(log: Log, wanted: Range, ordinal: int | None) -> Place:
         if since >= begin:
             return seek.at_address(log, since)
         i = log.index_of(begin)
-        if i >= 0 and log.bases[i] == begin:
-            header = log.slab(i).header
-            if not log.slab(i).lacks_header:
-                ordinal = None if header is None else header.base_ordinal
-                return Place(Position(begin, ordinal), begin, None)
+        if i >= 0 and (slab := log.slab(i)).base == begin and not slab.lacks_header:
+            return seek.beginning(slab)
         return seek.at_address(log, begin - 1)
     except AddressPruned:  # the scan reports it
         at = max(begin, since)
-        return Place(Position(at, ordinal if at == since else None), at, None)
+        return Place(at, ordinal if at == since else None, at, None)

@@ -1,7 +1,6 @@
 """`Reader`: the records of a log, one by one, in batches, or as they are appended; over damage.
 
-A reader never blocks, disturbs or corrupts a writer: it reads files by position, and the only lock
-that it holds is its cursor's. What it holds, and where it is: view.py.
+A reader never blocks, disturbs or corrupts a writer: the only lock that it holds is its cursor's.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aolog.errors import UsageError, load_optional, not_copied
 from aolog.format.slab import ADDRESS_END
-from aolog.log import lifetime
-from aolog.log.pruned_records import both
 from aolog.log.tiers import with_archive
 from aolog.read.batch import Batch, RecordFrame
 from aolog.read.gaps import GapReport
 from aolog.read.view import ReaderView
+from aolog.record import both
 from aolog.storage.place import located
 from aolog.storage.storage import Storage
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from aolog.read.seek import Start
     from aolog.record import Gap, Lag, Record
 
-BATCH_BYTES = 64 << 10  # default size of a batch: larger ones are not faster
-
 
 class Reader:
     """Reads a log. Begins at `start`, or at the position of the named cursor if it was committed.
@@ -44,7 +40,8 @@ class Reader:
     on_gap: called with each Gap that the reader meets. strict: raise GapFound at a gap; the next read
     continues after it. With neither, each gap is logged as a warning.
 
-    Methods that read raise CodecUnavailable at records that cannot be decompressed here, each time;
+    Methods that read raise NotALog if another program cut the log short, and a writer went on, before the
+    position: open it again. They raise CodecUnavailable at records that cannot be decompressed here, each time;
     `details["end"]` is the address after these records.
 
     After a StorageError repeat the call: it returns what the failed one would have returned. If anything
@@ -75,7 +72,6 @@ class Reader:
         self.path = located(path) if archive is None else with_archive(path, archive, storage)
         gaps = GapReport(self.path, on_gap, strict=strict)
         self._view = ReaderView(self.path, start, cursor, gaps, protect=protect, storage=storage)
-        lifetime.opened(self, storage.system, Reader._after_fork_in_child)
 
     # --- the position -----------------------------------------------------------------------
 
@@ -141,17 +137,16 @@ class Reader:
         view = self._view
         try:  # fail-stop, as each method of the view
             reading = view.reading
-            if reading is None or reading.rows is not RecordFrame.records:
-                reading = view.rows_of(RecordFrame.records)
-            while reading is not None:
-                record: Record | None = next(reading.records, None)
-                if record is not None:
-                    return record
-                reading = view.rows_of(RecordFrame.records)
+            while True:
+                if reading is not None and reading.rows is RecordFrame.records:
+                    record: Record | None = next(reading.records, None)
+                    if record is not None:
+                        return record
+                if (reading := view.rows_of(RecordFrame.records)) is None:
+                    return None
         except BaseException as error:
             view.after_error(error)
             raise
-        return None
 
     def __iter__(self) -> Iterator[Record]:
         """The records up to the end of the log, including those appended meanwhile."""
@@ -160,7 +155,6 @@ class Reader:
     def up_to(self, end: int) -> Iterator[Record]:
         """The records of the frames that begin before `end`. With an earlier result of `end()` the
         iteration ends, however fast the writer is."""
-        self._view.end_rows()
         return chain.from_iterable(self._frames(RecordFrame.records, end))
 
     def values(self) -> Iterator[bytes | None]:
@@ -176,15 +170,16 @@ class Reader:
     ) -> Iterator[Iterator[Any]]:
         """The rows of each frame, one iterator per frame: no Python code runs between rows. An exception
         in this method loses nothing: the view has the position."""
-        while (reading := self._view.next_rows(rows, end)) is not None:
+        while (reading := self._view.rows_of(rows, end)) is not None:
             yield iter(reading.records)
 
-    def read_batch(self, max_bytes: int = BATCH_BYTES, timeout: float = 0.0) -> Batch | None:
+    def read_batch(self, max_bytes: int | None = None, timeout: float = 0.0) -> Batch | None:
         """The next records as one batch; None if there is none within `timeout` seconds. Waits as
         `follow` does.
 
-        A batch has whole frames: at least one, and more up to `max_bytes` in their slabs. The position
-        is after the batch on return.
+        A batch has whole frames: at least one, and more up to `max_bytes` in their slabs. By default it has
+        as many as can become Arrow without a copy of their values: up to 528 KiB, and 64 KiB of frames that have
+        keys, headers, or timestamps of records. The position is after the batch on return.
         """
         until_s = time.monotonic() + timeout if timeout > 0 else None
         return self._view.take(max_bytes, lambda batch: batch, until_s=until_s)
@@ -236,10 +231,6 @@ class Reader:
     def close(self) -> None:
         """Releases files and the cursor; commits nothing. Idempotent."""
         self._view.close()
-        lifetime.closed(self)
-
-    def _after_fork_in_child(self) -> None:
-        self._view.abandon_after_fork()
 
     __reduce__ = not_copied("pass the log's path and the cursor's name, and open a Reader there")
 

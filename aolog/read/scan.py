@@ -1,28 +1,21 @@
-"""From slabs to frames of records, in order, across slabs and over every kind of damage.
+"""From slabs to frames of records, in order, across slabs and over damage (FORMAT.md, *Reading*).
 
 A scan has an address, and the ordinal that it expects there. `next` returns a frame of records; or a
 gap, whose loss the next intact part (a frame, a seal, the next slab's header) shows; or None: nothing
-more for now.
-
-Damage has two forms: damage inside a slab (walk.py), and a hole between the last intact byte of a slab
-and the place where the next slab's header says that its predecessor ended. A slab without a header,
-or of another log, is part of such a hole. Holes and damage that touch are one gap. A scan only moves
-forward; seek.py finds where it begins.
+more for now. A scan only moves forward; seek.py finds where it begins.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from aolog.errors import AologError, CodecUnavailable, StorageFailed
+from aolog.errors import AologError, CodecUnavailable, NotALog, StorageFailed, counted
 from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
-from aolog.format.stretch import Stretch
+from aolog.format.stretch import GATHERED_BYTES, Stretch
 from aolog.log.interruption import pass_on
-from aolog.log.pruned_records import pruned_before
 from aolog.log.walk import Damage, Tail
 from aolog.read.batch import RecordFrame
 from aolog.read.gaps import Progress
@@ -38,25 +31,24 @@ if TYPE_CHECKING:
     from aolog.log.walk import Walker
 
 ScanOutcome: TypeAlias = RecordFrame | Gap
+BATCH_BYTES = (
+    64 << 10
+)  # a batch of several results has to be copied together: larger ones are not faster
 _RAW_BYTES = 4 << 20  # decompressed at once: a compressed read may expand a thousand times
 
 
 class Place(NamedTuple):
-    """Where a scan begins."""
+    """Where a scan begins. ordinal: None if unknown."""
 
-    position: Position  # of the first wanted record
+    address: int  # of the first wanted record
+    ordinal: int | None  # of the first wanted record
     slab: int  # base of the slab to begin in
     offset: int | None  # of a frame in it, or of its damage or its end; None: its first frame
 
     @property
-    def address(self) -> int:
+    def position(self) -> Position:
         """Of the first wanted record."""
-        return self.position.address
-
-    @property
-    def ordinal(self) -> int | None:
-        """Of the first wanted record; None if unknown."""
-        return self.position.ordinal
+        return Position(self.address, self.ordinal)
 
 
 class Entering(NamedTuple):
@@ -85,7 +77,6 @@ class Step(NamedTuple):
 
     state: State
     progress: Progress
-    results: Sequence[ScanOutcome] = ()
     is_last: bool = False  # nothing more for now
 
 
@@ -116,14 +107,11 @@ class Scan:
     After an error of ours repeat the call.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        place: Place,
-        *,
-        audit: Auditor | None = None,
-    ) -> None:
+    def __init__(self, log: Log, place: Place, *, audit: Auditor | None = None) -> None:
         self.log = log
+        self.most = (
+            GATHERED_BYTES  # bytes of a result of several frames; callers set what they want next
+        )
         self._audit = audit
         self._state: State = Entering(place.slab, place)
         self._progress = Progress(place.position)
@@ -143,19 +131,30 @@ class Scan:
         """After what it has found so far."""
         return self._progress.position
 
+    @property
+    def reached(self) -> int:
+        """The address up to which it has walked: a cursor's position may be past that."""
+        state, address = self._state, self.position.address
+        if isinstance(state, Within) and state.walker is not None:
+            return min(address, state.slab.base + state.walker.offset)
+        if isinstance(state, Entering) and state.place is not None:
+            return min(address, state.place.slab + (state.place.offset or 0))
+        return address
+
     def next(self) -> ScanOutcome | None:
         """The next frame or gap; None: nothing more for now, ask again."""
         return self._out.popleft() if self._find(1) else None
 
     def peek(self) -> ScanOutcome | None:
         """What `next` will return, without moving on."""
-        return self._out[0] if self._find(1) else None
+        return self._out[0] if self._out or self._find(1) else None
 
     def _find(self, count: int) -> bool:
         """Whether there are so many results now. A step is complete before anything is assigned."""
         while len(self._out) < count:
-            self._state, self._progress, results, is_last = self._step(self._state, self._progress)
-            self._out += results
+            state, progress, is_last = self._step(self._state, self._progress)
+            self._state, self._progress = state, progress._replace(results=())
+            self._out += progress.results
             if is_last:
                 return False
         return True
@@ -165,42 +164,41 @@ class Scan:
         for _ in range(count):
             self._out.popleft()
 
-    def put_back(self, frame: RecordFrame) -> None:
-        """The next result: the rest of a frame that was dropped."""
-        self._out.appendleft(frame)
+    def replace(self, *parts: RecordFrame | None) -> None:
+        """These parts of the next result, without None, take its place."""
+        self._out.popleft()
+        self._out.extendleft(part for part in reversed(parts) if part is not None)
 
-    def cut(self, part: RecordFrame | None, rest: RecordFrame | None) -> None:
-        """The next result becomes two, unless one is None."""
-        if part is not None and rest is not None:
-            self._out.popleft()
-            self._out.extendleft((rest, part))
-
-    def batch(self, max_bytes: int) -> list[RecordFrame]:
+    def batch(self, max_bytes: int | None) -> list[RecordFrame]:
         """The frame that `peek` returned, and those after it up to a gap, another epoch, or `max_bytes` of
-        all; without moving on."""
-        first = self._out[0]
+        all; without moving on. None: BATCH_BYTES, or what the first one has."""
+        out = self._out
+        first = out[0]
         assert isinstance(first, RecordFrame)
-        self.cut(*first.cut_by_size(max_bytes))
-        frames: list[RecordFrame] = []
-        room, epoch = max_bytes, None
-        while True:
-            for found in islice(self._out, len(frames), None):
-                if frames and (
-                    not isinstance(found, RecordFrame) or found.size > room or found.epoch != epoch
-                ):
-                    return frames
-                assert isinstance(found, RecordFrame)
-                frames.append(found)
-                room -= found.size
-                epoch = found.epoch
-            if room <= 0:
-                return frames
+        if max_bytes is None:
+            max_bytes = max(first.size, BATCH_BYTES)
+        elif first.size > max_bytes:
+            first, rest = first.cut_by_size(max_bytes)
+            if rest is not None:
+                self.replace(first, rest)
+        frames, room = [first], max_bytes - first.size
+        while room > 0:
             try:
-                if not self._find(len(frames) + 1):
-                    return frames
+                if len(out) == len(frames) and not self._find(len(frames) + 1):
+                    break
             except AologError as error:  # the next call raises it again, and has no frames to lose
                 pass_on(error)
-                return frames
+                break
+            found = out[len(frames)]
+            if (
+                not isinstance(found, RecordFrame)
+                or found.size > room
+                or found.epoch != first.epoch
+            ):
+                break
+            frames.append(found)
+            room -= found.size
+        return frames
 
     def first_frame(self) -> RecordFrame | None:
         """The next frame; skips gaps."""
@@ -216,8 +214,7 @@ class Scan:
         lost: list[tuple[Gap, int | None]] = []
         for found in self._out:
             if isinstance(found, RecordFrame):
-                at = found.ordinal
-                ordinal = None if at is None else at + found.columns.records
+                ordinal = found.end_ordinal
                 continue
             if found.reason == "pruned" and found.records_lost != 0:
                 lost.append((found, ordinal))
@@ -225,7 +222,7 @@ class Scan:
             ordinal = (ordinal or 0) + (found.records_lost or 0) if known else None
         if self.slab is None or self.slab.base < self.log.bases[0]:
             address, ordinal = self._needs_next()
-            if (ahead := pruned_before(self.log, address, ordinal)) is not None:
+            if (ahead := self.log.pruned_before(address, ordinal)) is not None:
                 lost.append((ahead, ordinal))
         return lost
 
@@ -234,7 +231,7 @@ class Scan:
         end even after the slab is removed."""
         slab, gap = self.slab, self._progress.gap
         if slab is None:
-            return self.position if gap is None else Position(gap.begin, gap.expected)
+            return self.position if gap is None else Position(gap.begin, self._progress.expected)
         end = slab.end()
         ordinal = None if slab.header is None else slab.header.base_ordinal + end.ordinal
         return Position(slab.base + end.offset, ordinal)
@@ -254,10 +251,12 @@ class Scan:
             return Step(Within(slab, walker), damaged)
         if found:
             return self._take(Within(slab, walker), progress, found)
-        if slab.compressed and (frames := walker.run()):
-            return Step(Within(slab, walker, frames), progress)
-        if not slab.compressed and (plain := self._plain(slab, walker)):
-            return Step(Within(slab, walker), *_past(plain, progress))
+        if slab.compressed:
+            if frames := walker.run():
+                return Step(Within(slab, walker, frames), progress)
+        elif plain := self._plain(slab, walker):
+            state = state if found is None else Within(slab, walker)
+            return Step(state, _past(plain, progress))
         outcome = walker.next()
         if isinstance(outcome, Tail):
             if progress.gap is None:
@@ -270,7 +269,7 @@ class Scan:
         """The plain frames that come next."""
         base, header, begin = slab.base, slab.header, walker.offset
         if self._audit is None:
-            return [RecordFrame.of(each, base, header) for each in walker.gather(base)]
+            return [RecordFrame.of(each, base, header) for each in walker.gather(base, self.most)]
         survey = self._audit.survey(slab, walker)
         return [] if survey is None else [RecordFrame.of(survey.stretch(begin), base, header)]
 
@@ -280,7 +279,6 @@ class Scan:
         if slab.compressed:
             frames, waiting = _portion(slab, frames)
             state = state._replace(found=waiting)
-        results: list[ScanOutcome] = []
         decoded = list(zip(frames, decode_run(frames, codecs=slab.compressed), strict=True))
         if self._audit is not None:
             self._audit.walked(slab, decoded)
@@ -291,9 +289,8 @@ class Scan:
                 progress = progress.damaged(begin, end, "corrupt")
                 continue
             alone = RecordFrame.of(Stretch.alone(frame, columns), slab.base, slab.header)
-            progress, more = _past([alone._replace(size=_size(frame))], progress)
-            results += more
-        return Step(state, progress, results)
+            progress = _past([alone._replace(size=_size(frame))], progress)
+        return Step(state, progress)
 
     def _was_durable(self, slab: Slab, end: int) -> bool:
         """Whether what was before an offset was durable."""
@@ -308,10 +305,9 @@ class Scan:
         slab, walker, _ = state
         if slab.limit is None:
             self.log.refresh_after(slab)
-            successor = self.log.after(slab.base)
-            if successor is None:
+            slab.limit = self.log.limit(slab.base)
+            if slab.limit is None:
                 return Step(state, progress, is_last=True)
-            slab.limit = successor - slab.base
         if walker is not None and walker.limit is None:
             walker.limit = slab.limit
             return Step(state, progress)  # first read what was written since the last look
@@ -338,23 +334,29 @@ class Scan:
                     path=self.log.slab_path(self.log.bases[i]),
                 ) from None
             return Step(state, progress)
-        offset, results = None, list[ScanOutcome]()
+        address = progress.position.address
+        if state.left_base is not None and not slab.lacks_header and slab.base < address:
+            raise NotALog(
+                f"it ended before {address}, up to where this reader has read, and was "
+                f"written again from {slab.base} on",
+                hint="another program cut it short; open it again",
+                path=self.log.path,
+            )
+        offset = None
         if state.place is not None and state.place.slab == slab.base:
             offset = state.place.offset
         elif not slab.lacks_header:  # otherwise part of a hole: the next header counts it
-            progress, results = _over_hole(state, progress, slab, first=i == 0)
-        progress = progress._replace(
-            passed_foreign=progress.passed_foreign or slab.foreign is not None
-        )
+            progress = _over_hole(state, progress, slab, first=i == 0)
+        if slab.foreign is not None:
+            progress = progress._replace(passed_foreign=True)
         if not slab.lacks_header:
-            return Step(Within(slab, slab.walker(offset)), progress, results)
-        if slab.limit is None:
-            progress, gaps = self._lost_end(slab, progress)
-            results += gaps
-        return Step(Within(slab, None), progress, results)
+            return Step(Within(slab, slab.walker(offset)), progress)
+        return Step(Within(slab, None), self._lost_end(slab, progress))
 
-    def _lost_end(self, slab: Slab, progress: Progress) -> tuple[Progress, list[Gap]]:
-        """Past the log's last slab, of which no header is left."""
+    def _lost_end(self, slab: Slab, progress: Progress) -> Progress:
+        """Past a slab of which no header is left, if it is the log's last."""
+        if slab.limit is not None:
+            return progress
         # A header is durable before its slab has a name: it was there. If this is such a slab: of a log
         # without headers, a power cut may take the first bytes and leave others.
         reason: GapReason = "torn_or_corrupt" if self.log.known_format.shown is None else "corrupt"
@@ -362,26 +364,19 @@ class Scan:
             reason = "foreign"
         begin = progress.position.address
         end = max(begin, slab.base + slab.end_offset)  # a cursor may be past the file's
-        progress, gaps = progress.damaged(begin, end, reason).intact(None)
-        return progress.moved(end, None), gaps
+        return progress.damaged(begin, end, reason).intact(None).moved(end, None)
 
 
-def _past(frames: list[RecordFrame], progress: Progress) -> tuple[Progress, list[ScanOutcome]]:
+def _past(frames: list[RecordFrame], progress: Progress) -> Progress:
     """Past intact frames, of which the first closes a gap; what they have from the wanted address on."""
-    results: list[ScanOutcome] = []
-    if progress.gap is not None:
-        progress, gaps = progress.intact(frames[0].ordinal)
-        results += gaps
+    progress = progress.intact(frames[0].ordinal)
     wanted = progress.position.address
-    for frame in frames:
-        address, end, _, _, _, _, columns, _, _ = frame
-        if wanted <= address:
-            if columns.records:
-                results.append(frame)
-        elif (rest := frame.after(frame.index_of(wanted))) is not None:
-            results.append(rest)
-        wanted = max(wanted, end)
-    return progress.moved(wanted, frames[-1].end_ordinal), results
+    results = [frame for frame in frames if frame.end > wanted and frame.columns.records]
+    if results and (first := results[0]).address < wanted:
+        rest = first.after(first.index_of(wanted))
+        results[:1] = [] if rest is None else [rest]
+    position = Position(max(wanted, frames[-1].end), frames[-1].end_ordinal)
+    return progress._replace(position=position, results=(*progress.results, *results))
 
 
 def _portion(slab: Slab, frames: list[Frame]) -> tuple[list[Frame], list[Frame]]:
@@ -392,16 +387,22 @@ def _portion(slab: Slab, frames: list[Frame]) -> tuple[list[Frame], list[Frame]]
             size += _size(frame)
         except CodecUnavailable as error:
             if i == 0:
-                raise slab.located(error, frame) from None
+                address, count = slab.base + frame.offset, counted(frame.header.records, "record")
+                raise CodecUnavailable(
+                    f"{count} at address {address} cannot be read: {error.reason}",
+                    hint=error.hint,
+                    **error.details,
+                    path=slab.file.path,
+                    address=address,
+                    end=slab.base + frame.end,
+                ) from None
             size = _RAW_BYTES + 1
         if i and size > _RAW_BYTES:
             return frames[:i], frames[i:]
     return frames, []
 
 
-def _over_hole(
-    state: Entering, progress: Progress, slab: Slab, *, first: bool
-) -> tuple[Progress, list[ScanOutcome]]:
+def _over_hole(state: Entering, progress: Progress, slab: Slab, *, first: bool) -> Progress:
     """Past the bytes between the last intact byte and a slab that was opened. first: it is the log's."""
     head, begin = slab.header, progress.position.address
     end = slab.base if head is None else min(head.predecessor_end, slab.base)
@@ -420,10 +421,9 @@ def _over_hole(
         elif first:  # the slab that this scan left was the last one that is gone
             reason = "pruned"
         progress = progress.damaged(begin, end, reason)
-    counted = None if head is None or head.ordinal_unsure else head.base_ordinal
-    progress, gaps = progress._replace(passed_foreign=False).intact(counted)
-    results: list[ScanOutcome] = [*gaps]
+    counted = None if head is None else head.known_ordinal
+    progress = progress._replace(passed_foreign=False).intact(counted)
     if head is not None and head.predecessor_cut:
         cut_end = min(end + head.predecessor_cut, slab.base)  # the gap ends before the slab
-        results.append(Gap(end, cut_end, "torn", None))
-    return progress.moved(slab.base, None if head is None else head.base_ordinal), results
+        progress = progress.found(Gap(end, cut_end, "torn", None))
+    return progress.moved(slab.base, None if head is None else head.base_ordinal)

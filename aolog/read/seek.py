@@ -1,8 +1,7 @@
 """Finding where a scan begins: by address, ordinal or time, or at either end of the log.
 
-A position is trusted only if a chain of frames leads to it: from a slab's first frame, or from a mark
-of its index. Slabs are found by their names, or by binary search over their headers, which contain
-the number of records and the greatest timestamp before the slab.
+Slabs are found by their names, or by binary search over their headers, which contain the number of records and the
+greatest timestamp before the slab.
 """
 
 from __future__ import annotations
@@ -10,18 +9,16 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from aolog.errors import AddressBeyondEnd, AddressPruned, CodecUnavailable, UsageError
-from aolog.format.columns import decode_run
-from aolog.format.frame import FRAME_HEADER_LEN, KIND_RECORDS, Frame, decode_header
+from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError
+from aolog.format.frame import FRAME_HEADER_LEN, decode_header
 from aolog.format.slab import NO_PREDECESSOR
-from aolog.log.walk import outcomes
 from aolog.queuefka.format1 import without
-from aolog.read.scan import Place
-from aolog.record import Position
+from aolog.read.scan import Place, Scan
 
 if TYPE_CHECKING:
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
+    from aolog.record import Position
 
 Start: TypeAlias = Literal["earliest", "latest"] | int | datetime
 
@@ -66,8 +63,12 @@ def _first_ordinal(slab: Slab) -> int | None:
 
 def earliest(log: Log) -> Place:
     """The first record of the first slab."""
-    slab = log.slab(0)
-    return Place(Position(slab.base, _first_ordinal(slab)), slab.base, None)
+    return beginning(log.slab(0))
+
+
+def beginning(slab: Slab) -> Place:
+    """The first record of a slab."""
+    return Place(slab.base, _first_ordinal(slab), slab.base, None)
 
 
 def latest(log: Log) -> Place:
@@ -75,8 +76,8 @@ def latest(log: Log) -> Place:
     slab = log.slab(len(log.bases) - 1)
     end = slab.end()
     first = _first_ordinal(slab)
-    ordinal = None if first is None or not slab.has_headers else first + end.ordinal
-    return Place(Position(slab.base + end.offset, ordinal), slab.base, end.offset)
+    ordinal = None if first is None else first + end.ordinal
+    return Place(slab.base + end.offset, ordinal, slab.base, end.offset)
 
 
 def durable(log: Log) -> int | None:
@@ -98,7 +99,8 @@ def at_address(log: Log, address: int) -> Place:
         raise _pruned(log, what)
     slab = log.slab(i)
     offset = address - slab.base
-    if i + 1 == len(log.bases) and offset > (there := slab.end()).offset:
+    # The beginning of a slab needs neither its end nor its index: in a store each would be a request.
+    if offset and i + 1 == len(log.bases) and offset > (there := slab.end()).offset:
         end = slab.base + there.offset
         raise _beyond(log, f"address {address} is past the end, {end}", end)
     while i > 0 and slab.lacks_header:
@@ -107,14 +109,25 @@ def at_address(log: Log, address: int) -> Place:
     return _within(slab, address - slab.base)
 
 
+def back_to(log: Log, position: Position) -> Place:
+    """The place of a position that was committed or read once. Raises AddressPruned."""
+    try:
+        place = at_address(log, position.address)
+    except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above every cursor
+        place = latest(log)
+    return Place(*position, place.slab, place.offset)
+
+
 def _within(slab: Slab, offset: int) -> Place:
-    if not slab.has_headers:
-        return _within_chain(slab, offset)
-    if slab.header is None:
-        return Place(Position(slab.base, _first_ordinal(slab)), slab.base, None)
-    at, ordinal, frame = slab.chain(
-        slab.index().at_offset(offset), lambda f: f.end > offset, after=offset
-    )
+    if slab.lacks_header:
+        return beginning(slab)
+    has_point = slab.has_headers and offset > slab.data_begin
+    point = slab.index().at_offset(offset) if has_point else None
+    at, ordinal, frame = slab.chain(point, after=offset)
+    if slab.header is None:  # a frame has one record: an address inside it means the next frame
+        if frame is not None and frame.offset <= offset:
+            at = offset if frame.offset == offset else frame.end
+        return Place(slab.base + at, None, slab.base, at)
     head = None
     if frame is not None and frame.offset <= max(at, offset):
         at, ordinal, head = frame.offset, frame.header.ordinal, frame.header
@@ -122,17 +135,9 @@ def _within(slab: Slab, offset: int) -> Place:
         head = decode_header(slab.file.pread(FRAME_HEADER_LEN, at), 0, at, slab.salt)
     ordinal += slab.header.base_ordinal
     if head is None or offset >= at + head.frame_len:
-        return Place(Position(slab.base + at, ordinal), slab.base, at)
+        return Place(slab.base + at, ordinal, slab.base, at)
     inside = min(max(offset - at, 0), head.records)
-    return Place(Position(slab.base + max(offset, at), ordinal + inside), slab.base, at)
-
-
-def _within_chain(slab: Slab, offset: int) -> Place:
-    """Without headers a frame has one record: an address inside it means the next frame."""
-    at, _, frame = slab.chain(None, lambda f: f.offset >= offset, after=offset)
-    if frame is not None and frame.offset == offset:
-        at = offset
-    return Place(Position(slab.base + at, None), slab.base, at)
+    return Place(slab.base + max(offset, at), ordinal + inside, slab.base, at)
 
 
 def at_ordinal(log: Log, ordinal: int) -> Place:
@@ -148,62 +153,34 @@ def at_ordinal(log: Log, ordinal: int) -> Place:
         raise _pruned(log, f"record {ordinal} is before the first record of the log, {first}")
     wanted = ordinal - first
     if slab.header is None:
-        return Place(Position(slab.base, first), slab.base, None)
+        return beginning(slab)
     if i + 1 == len(log.bases) and wanted > (there := slab.end()).ordinal:
         what = f"record {ordinal} is past the last one, {first + there.ordinal}"
         raise _beyond(log, what, slab.base + there.offset)
-    at, before, frame = slab.chain(
-        slab.index().at_ordinal(wanted), lambda f: f.header.ordinal + f.header.records > wanted
-    )
+    at, before, frame = slab.chain(slab.index().at_ordinal(wanted), until=wanted)
     if frame is not None and frame.header.ordinal <= wanted:
         address = slab.base + frame.offset + wanted - frame.header.ordinal
-        return Place(Position(address, ordinal), slab.base, frame.offset)
+        return Place(address, ordinal, slab.base, frame.offset)
     # It was in the damage from `at` on, which is reported from there.
-    return Place(Position(slab.base + at, first + before), slab.base, at)
+    return Place(slab.base + at, first + before, slab.base, at)
 
 
 def at_time(log: Log, timestamp_us: int) -> Place:
     """The first record, in the order of the log, with this timestamp or a later one; otherwise the
     end of the log."""
     _require_headers(log, "timestamps")
-    i = log.find(lambda header: header.greatest_before_us < timestamp_us)
-    while i < len(log.bases):
-        place = _time_within(log.slab(i), timestamp_us)
-        if place is not None:
-            return place
-        i += 1
-    return latest(log)
-
-
-def _time_within(slab: Slab, timestamp_us: int) -> Place | None:
-    header = slab.header
-    if header is None:
-        return None
-    seal = slab.seal()
-    if seal is not None and seal.greatest_us < timestamp_us:
-        return None
+    slab = log.slab(log.find(lambda header: header.greatest_before_us < timestamp_us))
     mark = slab.index().at_time(timestamp_us)
-    at = mark.offset if mark else slab.data_begin
-    for found in outcomes(slab.walker(at)):
-        if not isinstance(found, Frame):
+    at = slab.data_begin if mark is None else mark.offset
+    scan = Scan(log, Place(slab.base + at, None, slab.base, at))
+    while (frame := scan.first_frame()) is not None:
+        if frame.timestamp_us is None or frame.timestamp_us < timestamp_us:
             continue
-        head = found.header
-        if head.kind != KIND_RECORDS or head.timestamp_us < timestamp_us:
-            continue
-        try:
-            (columns,) = decode_run([found], codecs=header.compressed)
-        except CodecUnavailable as error:
-            raise slab.located(error, found) from None
-        if columns is None:  # malformed
-            continue
-        skip = 0
-        if columns.timestamps is not None:
-            listed = columns.timestamps.cast("q").tolist()
-            skip = next((i for i, stamp in enumerate(listed) if stamp >= timestamp_us), 0)
-        address = slab.base + found.offset + skip
-        ordinal = header.base_ordinal + head.ordinal + skip
-        return Place(Position(address, ordinal), slab.base, found.offset)
-    return None
+        stamps = frame.columns.timestamps
+        listed = [] if stamps is None else stamps.cast("q").tolist()
+        first = next((i for i, stamp in enumerate(listed) if stamp >= timestamp_us), 0)
+        return at_address(log, frame.position_of(first).address)
+    return latest(log)
 
 
 def _pruned(log: Log, what: str) -> AddressPruned:

@@ -1,7 +1,6 @@
 """`ReaderView`: an open log, a cursor, and one position that moves from frame to frame and over gaps.
 
-A `Reader` is what users call; this is what it holds. The bridge, the command line, asyncio and maintenance
-use it too: they keep positions of their own, which are ahead of or before the reader's.
+A `Reader` is what users call; this is what it holds, and what the rest of this project uses.
 
 Fail-stop: a call returns, or raises one of our errors and may be repeated, or the view fails and refuses
 every later call. Results stay in the scan until they are complete, and the position moves last.
@@ -13,24 +12,20 @@ import time
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from aolog.errors import (
-    AddressBeyondEnd,
-    CallInterrupted,
-    Forked,
-    LogClosed,
-    UsageError,
-)
+from aolog.errors import CallInterrupted, Forked, LogClosed, NotALog, UsageError
+from aolog.format.cursor_copy import CursorPosition
 from aolog.format.slab import ADDRESS_END
-from aolog.log.cursor_file import CursorFile, CursorPosition
+from aolog.format.stretch import GATHERED_BYTES
+from aolog.log.cursor_file import CursorFile
 from aolog.log.directory import Log
 from aolog.log.interruption import is_own
-from aolog.log.pruned_records import pruned_before
 from aolog.read import seek
 from aolog.read.batch import Batch, FrameRecords, RecordFrame
-from aolog.read.cursor import check_end, identity, prepared, resume
+from aolog.read.cursor import check_end, furthest_past_end, identity, prepared, resume
 from aolog.read.lag import lag
 from aolog.read.scan import Scan
-from aolog.record import Position
+from aolog.record import Position, count_between
+from aolog.storage import lifetime
 from aolog.storage.watch import WAIT_S_MAX, WAIT_S_MIN, Watch
 
 if TYPE_CHECKING:
@@ -68,8 +63,8 @@ def _fail_stop(
 class ReaderView:
     """See the module. Not thread-safe; raises what the methods of Reader raise.
 
-    log: as it is listed. reading: the frame that is read record by record; None between frames. gaps:
-    reports each gap.
+    log: as it is listed. reading: the scan's next frame, while it is read record by record. gaps: reports
+    each gap.
     """
 
     def __init__(
@@ -88,22 +83,21 @@ class ReaderView:
         self._refusal: LogClosed | Forked | CallInterrupted | None = None
         self._protect = protect
         self._watch: Watch | None = None
+        self._knows_end = False  # whether it has looked for what the log has lost there
         self._cursor: CursorFile | None = None
         self.log = Log(path, storage)
         try:
             self.log.require_slabs()
-            position = None
+            find: Callable[[], Place] = partial(seek.find, self.log, start, None)
             if cursor is not None:
                 self._cursor = CursorFile(path, cursor, storage)
-                position = self._cursor.position
-            if position is None:
-                place = self.log.listed(partial(seek.find, self.log, start, None))
-            else:
-                place = self.log.listed(partial(resume, self.log, position))
+                if self._cursor.position is not None:
+                    find = partial(resume, self.log, self._cursor.position)
+            self._move(self.log.listed(find))
         except BaseException:
             self._release()
             raise
-        self._move(place)
+        lifetime.opened(self, storage.system, ReaderView.abandon_after_fork)
 
     # --- fail-stop ---------------------------------------------------------------------------
 
@@ -131,20 +125,19 @@ class ReaderView:
 
     def close(self) -> None:
         """Releases files and the cursor. Idempotent."""
-        if not isinstance(self._refusal, LogClosed | Forked):
-            self._scan.close()
-            self._release()
-            self._refusal = LogClosed("the reader is closed", hint="open another", path=self.path)
+        self._end_with(LogClosed("the reader is closed", hint="open another", path=self.path))
+        lifetime.closed(self)
 
     def abandon_after_fork(self) -> None:
         """Releases everything in a forked child: the cursor's lock is the parent's."""
-        self._scan.close()
-        self._release()
-        self._refusal = Forked(
-            "the reader was opened before a fork",
-            hint="open another Reader in the child",
-            path=self.path,
-        )
+        hint = "open another Reader in the child"
+        self._end_with(Forked("the reader was opened before a fork", hint=hint, path=self.path))
+
+    def _end_with(self, refusal: LogClosed | Forked) -> None:
+        if not isinstance(self._refusal, LogClosed | Forked):
+            self._scan.close()
+            self._release()
+            self._refusal = refusal
 
     def _release(self) -> None:
         self._stop_rows()
@@ -184,17 +177,12 @@ class ReaderView:
     @_fail_stop
     def return_to(self, position: Position) -> None:
         """Moves back to a position that it had earlier. Gaps after it are reported again."""
-        try:
-            place = self._look(seek.find, position.address, None)
-        except AddressBeyondEnd:  # lost with the page cache: the next epoch begins above it
-            place = self._look(seek.find, "latest", None)
-        self._move(place._replace(position=position))
+        self._move(self._look(seek.back_to, position))
 
     @_fail_stop
     def resume_at(self, position: CursorPosition, *, kept_outside: bool = False) -> None:
-        """Moves to a cursor's position, without holding the cursor. kept_outside: the position was not
-        stored in the log's directory, so a restore of the log did not restore it. Raises
-        CursorForeign, CursorDiverged."""
+        """Moves to a cursor's position, without holding the cursor. kept_outside: also as
+        `check_end`. Raises CursorForeign, CursorDiverged."""
         place = self.log.listed(lambda: resume(self.log, position))
         if kept_outside:
             self.log.listed(lambda: check_end(self.log, position))
@@ -227,9 +215,7 @@ class ReaderView:
 
     @_fail_stop
     def prepare_commit(self, position: Position | None = None) -> Callable[[], None]:
-        """`Reader.commit` in two steps, for a position that it has passed: returns the call that commits
-        it. Another thread may make that call while this thread reads. Make one call at a time, in
-        order, before `close`."""
+        """`Reader.commit` in two steps, for a position that it has passed: as `prepared`."""
         if self._cursor is None:
             raise UsageError(
                 "the reader has no cursor to commit", hint='open it with cursor="name"'
@@ -250,41 +236,34 @@ class ReaderView:
     @_fail_stop
     def lag(self, position: Position | None = None) -> Lag:
         """The unread records between the position and the end of the log now."""
-        frame = None if self.reading is None else self.reading.frame
-        return self._look(lag, *(position or self.position), frame)
+        return self._look(lag, *(position or self.position))
 
     @_fail_stop
     def pruned(self, position: Position | None = None) -> list[tuple[Gap, int | None]]:
-        """The unread records that retention removed: each gap, with the number of records of the log
-        before it, None if unknown."""
-        here = self.position
-        address, ordinal = position or here
-        if address == here.address:
-            if self.reading is not None:  # the scan is after its frame
-                ordinal = self.reading.frame.end_ordinal
+        """The unread records that retention removed, as Scan.pruned returns them."""
+        address, ordinal = position or self.position
+        if address == self.position.address:
             return self._look(lambda _: self._scan.pruned(ordinal))
-        gap = self._look(pruned_before, address, ordinal)
+        gap = self._look(Log.pruned_before, address, ordinal)
         return [] if gap is None else [(gap, ordinal)]
 
     # --- frames -------------------------------------------------------------------------------
 
+    @_fail_stop
     def rows_of(
         self, rows: Callable[[RecordFrame], Rows], end: int = ADDRESS_END
     ) -> FrameRecords | None:
         """The frame with the next record, as rows of this kind; None if there is none yet that begins before
-        `end`. Its caller does what `_fail_stop` does."""
+        `end`. Then it ends there at the latest."""
         reading = self.reading
-        if reading is not None and reading.rows is rows and not reading.is_read:
-            return reading if reading.position.address < end else None
+        same = reading is not None and reading.rows is rows and reading.frame.end <= end
+        if reading is not None and same and not reading.is_read:
+            return reading
         self._end_rows()
         frame = self._peek(end)
         if frame is not None:
-            reading = FrameRecords(frame, rows)
-            self._scan.drop()
-            self.reading = reading
+            self.reading = FrameRecords(frame, rows, rows(frame))
         return self.reading
-
-    next_rows = _fail_stop(rows_of)
 
     def _stop_rows(self) -> None:
         """Iterators over the frame that is being read end."""
@@ -293,33 +272,52 @@ class ReaderView:
             reading.end()
 
     def _end_rows(self) -> None:
-        """Stops reading a frame record by record. The scan gets back its unread records, if any."""
+        """Stops reading a frame record by record. Its unread records, if any, stay in the scan."""
         reading = self.reading
         if reading is not None:
             self._advance(*reading.position)
+            self._scan.replace(reading.end())
             self.reading = None
-            if (rest := reading.end()) is not None:
-                self._scan.put_back(rest)
-
-    end_rows = _fail_stop(_end_rows)
 
     def _peek(self, end: int = ADDRESS_END) -> RecordFrame | None:
         """The next frame, which stays in the scan; None if there is none yet that begins before `end`. Then
         it ends there at the latest. Reports gaps before it. No frame is being read."""
-        self.check()
         while self._position.address < end:
             found = self._scan.peek()
             if found is None:
                 self._advance(self._scan.position.address, self._position.ordinal)
+                self.report_lost_end()
             elif isinstance(found, RecordFrame):
-                part, rest = (found, None) if found.end <= end else found.cut(end)
-                self._scan.cut(part, rest)
+                if found.end <= end:
+                    return found
+                part, rest = found.cut(end)
+                self._scan.replace(part, rest)
                 return part
             elif found.begin < end:
                 self._pass(found)
                 continue
             return None
         return None
+
+    @_fail_stop
+    def report_lost_end(self) -> None:
+        """Where it has read all: reports, once, what the log has lost at its end by another program, if
+        a cursor shows that. The position stays: the next writer makes it a gap, or the end is put back."""
+        if self._knows_end:
+            return
+        found = self.log.listed(lambda: furthest_past_end(self.log, self._scan.reached))
+        self._knows_end = True
+        if found is None:
+            return
+        lost, cursor = found
+        address, ordinal = self._position
+        if address >= lost.end:  # it has read what is missing
+            self.gaps.warn(cursor.lost_end_text(lost))
+            return
+        if address > lost.begin:
+            count = count_between(ordinal, cursor.ordinal)
+            lost = lost._replace(begin=address, records_lost=count)
+        self.gaps.report(lost, ahead=True)
 
     def _pass(self, gap: Gap) -> None:
         """Moves past a gap, which is the next result of the scan, and reports it."""
@@ -332,27 +330,35 @@ class ReaderView:
         self._scan.drop()
         self.gaps.report(gap)
 
-    @_fail_stop
     def take(
         self,
-        max_bytes: int,
+        max_bytes: int | None,
         use: Callable[[Batch], _Result],
         *,
         until_s: float | None = None,
         end: int = ADDRESS_END,
     ) -> _Result | None:
         """What `use` makes of the next batch; None if there is none. The position moves once the result is
-        made. until_s: waits for a batch, up to that time of `time.monotonic`. end: None from that address on."""
-        self._end_rows()
-        if self._position.address >= end:
-            return None
-        if self._peek() is None and (until_s is None or not self.wait(until_s)):
-            return None
-        frames = self._scan.batch(max_bytes)
-        made, last = use(Batch(frames)), frames[-1]
-        self._advance(last.end, last.end_ordinal)
-        self._scan.drop(len(frames))
-        return made
+        made. max_bytes: as Scan.batch. until_s: waits for a batch, up to that time of `time.monotonic`. end: None from that address on."""
+        try:  # as _fail_stop, without another call a batch
+            self.check()
+            self._end_rows()
+            if self._position.address >= end:
+                self.report_lost_end()
+                return None
+            self._scan.most = (
+                GATHERED_BYTES if max_bytes is None else min(max_bytes, GATHERED_BYTES)
+            )
+            if self._peek() is None and (until_s is None or not self.wait(until_s)):
+                return None
+            frames = self._scan.batch(max_bytes)
+            made, last = use(Batch(frames)), frames[-1]
+            self._position = Position(last.end, last.end_ordinal)
+            self._scan.drop(len(frames))
+            return made  # noqa: TRY300 -- an exception in this line loses it
+        except BaseException as error:
+            self.after_error(error)
+            raise
 
     @_fail_stop
     def wait(self, until_s: float | None) -> bool:
@@ -365,11 +371,13 @@ class ReaderView:
         while True:
             if look and self._peek() is not None:
                 return True
-            if not woken:  # nothing happens here: perhaps it happens in another log
-                self.log.check_place(self._scan.slab)
+            if not woken and self.log.is_replaced(self._scan.slab):  # what comes, comes in that one
+                what = "another log was put in its place"
+                raise NotALog(what, hint="open it again", path=self.path)
             look = True
             left_s = wait_s if until_s is None else until_s - time.monotonic()
             if left_s <= 0:
                 return False
             woken = self._watch.wait(min(wait_s, left_s))
+            self.check()  # a signal handler may have closed it
             wait_s = min(2 * wait_s, WAIT_S_MAX)

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.read.lag import oldest_us
-from aolog.record import Lag
+from aolog.record import Lag, count_between
 from aolog.spark.options import PARTITION_BYTES
 from aolog.spark.planning import Span, bytes_of
 from aolog.spark.positions import by_present_name
@@ -106,7 +106,7 @@ class Backlog:
         if first.ordinal is not None and first.ordinal == last:  # only marks, seals and headers
             return None
         self._first[name] = first
-        records = None if first.ordinal is None or last is None else max(0, last - first.ordinal)
+        records = count_between(first.ordinal, last)
         age_s = None if first.at_us is None else max(0.0, time.time() - first.at_us / 1e6)
         size = bytes_of(span, PARTITION_BYTES)
         return Lag(records, size, None if age_s is None else round(age_s, 3))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from aolog.storage.objects.url import bucket_url
 from aolog.storage.storage import checked_path
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def writer_per_task(
     archive: a URL below which the log is archived, by its name, when the block ends without an error: so it
     outlives the executor's disk. A table of `root` and this URL has each record of it once.
 
-    Raises the errors of Writer, and those of an archiver.
+    Raises the errors of Writer, and those of an archiver; UsageError for a wrong URL before anything is written.
     """
     from pyspark import TaskContext
 
@@ -54,6 +55,7 @@ def writer_per_task(
         where = f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"
     host = socket.gethostname().partition(".")[0]
     name = f"{prefix}-{host}-{where}-{uuid4().hex[:12]}"
+    url = None if archive is None else bucket_url(f"{archive.rstrip('/')}/{name}")
     log = Writer(f"{checked_path(root)}/{name}", **options)
     try:
         yield log
@@ -62,8 +64,8 @@ def writer_per_task(
             log.sync()
         finally:
             log.close()
-    if archive is not None:
-        _archive(log.path, f"{archive.rstrip('/')}/{name}")
+    if url is not None:
+        _archive(log.path, url)
 
 
 def _archive(path: str, url: str) -> None:

@@ -12,15 +12,16 @@ Only this module of the package uses a Kafka client; it imports the client at th
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aolog.errors import AologError, UsageError, install_command
+from aolog.errors import AologError, UsageError, counted, install_command, warn
 from aolog.format.origin import HEADER_NAME
 from aolog.spark.schema import check_rows
 from aolog.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -35,8 +36,10 @@ _SETTINGS: dict[str, Any] = {
     "queue.buffering.max.kbytes": 65_536,
     "message.timeout.ms": 120_000,  # then the task fails, and Spark repeats it
 }
+_AUTO_CREATE = "allow.auto.create.topics"
+_CREATE_S = 5.0  # how long a topic that the cluster creates may take to appear
 _FIXED: dict[str, Any] = {
-    "allow.auto.create.topics": False,  # a mistyped topic is an error, and is not created
+    _AUTO_CREATE: False,  # the driver has the topic created, on purpose: see check_topic
     "enable.idempotence": True,
     "acks": "all",
     "delivery.report.only.error": True,
@@ -58,9 +61,14 @@ class KafkaTarget(NamedTuple):
     settings: dict[str, str]
     root: str
 
+    def creates_topic(self) -> bool:
+        """Whether the cluster is asked to create the topic if it is missing."""
+        return self.settings.get(f"kafka.{_AUTO_CREATE}", "true") != "false"
+
     def producer_settings(self) -> dict[str, Any]:
         """All settings of a producer. Raises UsageError for one that delivery depends on."""
         given = {name.removeprefix("kafka."): value for name, value in self.settings.items()}
+        given.pop(_AUTO_CREATE, None)
         if taken := (_FIXED.keys() | {"bootstrap.servers", "transactional.id"}) & given.keys():
             raise UsageError(f"--write-option {min(taken)}: must not be set: the command sets it")
         return _SETTINGS | given | _FIXED | {"bootstrap.servers": self.bootstrap}
@@ -76,29 +84,57 @@ def check_columns(schema: Any) -> None:
 
 
 def check_topic(target: KafkaTarget) -> None:
-    """Call it on the driver, before a task starts. Raises UsageError without the client, for invalid
-    settings and for a missing topic, JobFailed if the cluster does not answer."""
+    """Call it on the driver, before a task starts. A missing topic is created as `aolog-bridge run` does it: by
+    the cluster, if its auto.create.topics.enable is true. Raises UsageError without the client, for invalid
+    settings and for a topic that stays missing, JobFailed if the cluster does not answer."""
     try:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError
     except ModuleNotFoundError:
         raise UsageError(
             "kafka: needs confluent-kafka, here and on every executor",
             hint=install_command("spark", "bridge"),
         ) from None
-    producer = _producer(target)
-    try:
-        found = producer.list_topics(target.topic, timeout=_ANSWER_S).topics[target.topic]
-    except KafkaException as error:
-        raise JobFailed(f"Kafka at {target.bootstrap}: {error.args[0].str()}") from None
-    if found.error is not None:
+    error = _metadata(_producer(target), target).error
+    is_missing = error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    if is_missing and target.creates_topic():
+        error = _created(target)
+    if error is not None:
         raise UsageError(
-            f"Kafka at {target.bootstrap}: topic {target.topic}: {found.error.str()}",
+            f"Kafka at {target.bootstrap}: topic {target.topic}: {error.str()}",
             hint=f"create it: aolog-bridge topics --create {target.topic} --bootstrap-servers"
             f" {target.bootstrap}",
         )
 
 
-def _producer(target: KafkaTarget) -> Any:
+def _metadata(producer: Any, target: KafkaTarget) -> Any:
+    """The cluster's answer about the topic. Raises JobFailed."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return producer.list_topics(target.topic, timeout=_ANSWER_S).topics[target.topic]
+    except KafkaException as error:
+        raise JobFailed(f"Kafka at {target.bootstrap}: {error.args[0].str()}") from None
+
+
+def _created(target: KafkaTarget) -> Any:
+    """Asks the cluster to create the topic, and waits a moment for it. Returns why it is not there, or None."""
+    asking, looking = _producer(target, {_AUTO_CREATE: True}), _producer(target)
+    _metadata(asking, target)
+    until_s = time.monotonic() + _CREATE_S
+    while (found := _metadata(looking, target)).error is not None and time.monotonic() < until_s:
+        time.sleep(_POLL_S)
+    if found.error is None:
+        warn(
+            "topic %s was not there, and the cluster has created it, with %s; --write-option kafka.%s=false "
+            "refuses a missing topic",
+            target.topic,
+            counted(len(found.partitions), "partition"),
+            _AUTO_CREATE,
+        )
+    return found.error
+
+
+def _producer(target: KafkaTarget, more: Mapping[str, Any] = {}) -> Any:
     import logging
 
     from confluent_kafka import KafkaException, Producer
@@ -107,7 +143,7 @@ def _producer(target: KafkaTarget) -> Any:
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
     try:
-        return Producer(target.producer_settings(), logger=silent)
+        return Producer({**target.producer_settings(), **more}, logger=silent)
     except KafkaException as error:
         raise UsageError(f"--write-option: {error.args[0].str()}") from None
 

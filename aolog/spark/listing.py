@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import AologError, NotALog, UsageError, load_optional
 from aolog.format.frame import Frame
+from aolog.format.slab import ADDRESS_END, slab_base, slab_name
 from aolog.log.directory import Log
 from aolog.log.log_tree import walk_logs
-from aolog.log.names import slab_base, slab_name
-from aolog.log.publications import steadily
 from aolog.log.tiers import local_uuid
+from aolog.publish.many_logs import steadily
 from aolog.queuefka.format1 import without
 from aolog.read import seek
 from aolog.storage.objects.url import WithArchive, is_url
@@ -129,9 +129,11 @@ def steadily_all(
 
 
 def _above(paths: Iterable[str], logs: Iterable[Found]) -> set[str]:
-    """These paths, and every directory above one of them or above a log."""
+    """These paths, and every directory above one of them or above a log. In a store the paths only: what is
+    above them may belong to others, and each look there is a request that costs."""
     above = set(paths)
-    todo = [parent_of(path) for path in (*paths, *(log.path for log in logs))]
+    everything = (*paths, *(log.path for log in logs))
+    todo = [parent_of(path) for path in everything if not is_url(path)]
     while todo:
         if (path := todo.pop()) not in above:
             above.add(path)
@@ -153,6 +155,8 @@ def look_at_all(logs: Sequence[Found], storage: Storage) -> dict[str, Listed]:
     several at a time, because each read may wait for a disk. Raises StorageError."""
 
     def look_at(found: Found) -> Listed | None:
+        # The header and the end of its last slab.
+        storage.on(found.path).prefetch(found.path, ADDRESS_END)
         with suppress(NotALog, FileNotFoundError), Log(found.path, storage) as log:
             return look(found, log) if log.bases else None
         return None

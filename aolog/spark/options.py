@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from aolog.errors import UsageError
-from aolog.log.names import check_cursor_name
+from aolog.format.names import check_cursor_name
 from aolog.log.units import DURATION_MAX_S, duration_seconds
 from aolog.spark.options_parsing import (
     boolean,

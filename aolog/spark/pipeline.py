@@ -84,7 +84,10 @@ names the record from which it was made, if the rows still have their columns lo
 
 Exit status: 0 done or stopped, 1 the job failed, 2 usage, 3 damage, 4 storage, 5 locked.""",
 )
-@click.option("--from", "root", required=True, metavar="ROOT", help="A log, or a root of logs.")
+@click.option(
+    "--from", "root", required=True, metavar="ROOT",
+    help="A log or a root of logs, or the URL of either in an object store.",
+)  # fmt: skip  # one option
 @click.option(
     "--to",
     required=True,
@@ -158,8 +161,8 @@ def pipeline(
         else:
             to_stderr(f"batch {moved.batch}: {_summary(moved)}")
 
-    with session(conf, tell=to_stderr) as spark, _signals() as stopped, in_our_words():
-        sums = run_transfer(spark, wanted, tell=tell, stopped=stopped.is_set)
+    with session(conf, tell=to_stderr) as spark, _signals() as stops, in_our_words():
+        sums = run_transfer(spark, wanted, tell=tell, stopped=lambda: bool(stops))
     if as_json:
         out.json({**sums._asdict(), "done": True})
     else:
@@ -176,18 +179,19 @@ def _summary(moved: Moved) -> str:
 
 
 @contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Yields an event that SIGTERM and SIGINT set; outside the main thread no signal is handled."""
-    stopped = threading.Event()
+def _signals() -> Iterator[list[int]]:
+    """Yields the list of SIGTERM and SIGINT that came, which grows; outside the main thread no signal is
+    handled."""
+    came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield stopped
+        yield came
         return
     before = {
-        number: signal.signal(number, lambda *_: stopped.set())
+        number: signal.signal(number, lambda number, _: came.append(number))
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield stopped
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

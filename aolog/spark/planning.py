@@ -21,15 +21,16 @@ from aolog.errors import (
     AddressBeyondEnd,
     AddressPruned,
     AologError,
+    NotALog,
     UsageError,
     records_lost,
     warn,
 )
+from aolog.format.slab import slab_name
 from aolog.log.directory import Log
-from aolog.log.names import slab_name
-from aolog.log.pruned_records import pruned_before
 from aolog.queuefka.format1 import without
 from aolog.read import seek
+from aolog.read.cursor import furthest_past_end, positions_past
 from aolog.read.ranges import Range
 from aolog.spark.listing import check_counts
 from aolog.spark.options import EARLIEST, LATEST
@@ -73,7 +74,7 @@ class Span(NamedTuple):
 
 class Piece(NamedTuple):
     """The range of a log that a task reads. Picklable. ordinal: of the span, in its first piece. lost:
-    instead of a range, a loss that the task only reports."""
+    instead of a range, a loss that the task only reports. uuid: of the log, in hex; None if unknown."""
 
     name: str
     path: str
@@ -81,6 +82,7 @@ class Piece(NamedTuple):
     wanted: Range
     ordinal: int | None = None
     lost: Gap | None = None
+    uuid: str | None = None
 
 
 def lost_span(log: Listed, lost: Gap) -> Span:
@@ -107,7 +109,24 @@ def spans(options: Options, logs: list[Listed]) -> list[Span]:
             found.append(lost_span(log, lost))
         if since < until:
             found.append(Span(log, since, until, located(log, since).ordinal))
+        if until == log.end and (lost := _lost_end(log, options)) is not None:
+            found.append(lost_span(log, lost))
     return found
+
+
+def _lost_end(log: Listed, options: Options) -> Gap | None:
+    """What the log has lost at its end by another program, as a cursor of it shows, if that is to be read."""
+    if isinstance(options.end, dict) and options.end.get(log.name) == log.end:
+        return None
+    storage = Storage()
+    if not positions_past(
+        log.path, log.end, storage
+    ):  # as nearly always: then the log is not opened
+        return None
+    with suppress(NotALog, FileNotFoundError), Log(log.path, storage) as opened:
+        found = opened.listed(lambda: furthest_past_end(opened, log.end))
+        return None if found is None else found[0]
+    return None  # deleted meanwhile, which the task reports
 
 
 def _are_given(log: Listed, options: Options) -> bool:
@@ -175,7 +194,7 @@ def _checked(log: Listed, address: int, option: str, options: Options) -> tuple[
                 f"option {option}: {log.name!r}: {error.reason}",
                 hint="set failOnDataLoss to false to read the rest",
             ) from None
-        gap = pruned_before(opened, address, 0 if address == 0 else None)
+        gap = opened.pruned_before(address, 0 if address == 0 else None)
         lost = "" if gap is None else f": {records_lost(gap.records_lost)} lost"
         warn("option %s: %s: %s%s", option, log.path, error.reason, lost)
         return min(max(address, log.bases[0]), log.end), gap
@@ -357,7 +376,7 @@ def _cut(span: Span, parts: list[tuple[int, int]], target: int) -> list[Piece]:
     first = log.bases[max(0, bisect_right(log.bases, since) - 1)]
     begins = [min(first, since), *inner]
     pieces = [
-        Piece(log.name, log.path, log.topic, Range(begin, end, since, until))
+        Piece(log.name, log.path, log.topic, Range(begin, end, since, until), uuid=log.uuid)
         for begin, end in zip(begins, [*inner, until], strict=True)
     ]
     return [pieces[0]._replace(ordinal=span.ordinal), *pieces[1:]]

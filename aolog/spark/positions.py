@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from aolog.errors import AologError
 from aolog.log.directory import Log
 from aolog.read.seek import at_address
+from aolog.record import count_between
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -66,9 +67,7 @@ def located(log: Listed, address: int) -> LogPosition:
 
 def records_between(begin: LogPosition | None, end: LogPosition) -> int | None:
     """The records from the first position to the second one in a log; None if unknown."""
-    if begin is None or begin.ordinal is None or end.ordinal is None:
-        return None
-    return max(0, end.ordinal - begin.ordinal)
+    return None if begin is None else count_between(begin.ordinal, end.ordinal)
 
 
 class _Identified(Protocol):

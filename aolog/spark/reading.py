@@ -69,12 +69,22 @@ def read_pieces(
     Spark accepts no other. conditions: on columns of the schema; rows for which one does not hold are
     left out. Raises GapFound for lost records unless the options allow them, StorageError,
     CodecUnavailable."""
+    pieces, storage = tuple(pieces), Storage()
     with _ending_quietly():
-        for piece in pieces:
+        _prefetch(pieces[:1], storage)
+        for i, piece in enumerate(pieces):
+            _prefetch(pieces[i + 1 : i + 2], storage)  # while this one is read
             for batch in _read_piece(piece, schema, options, conditions):
                 kept = keep_rows(batch, conditions)
                 if kept.num_rows:
                     yield kept
+
+
+def _prefetch(pieces: Iterable[Piece], storage: Storage) -> None:
+    for piece in pieces:
+        if piece.lost is None:
+            begin = max(piece.wanted.begin, piece.wanted.since)
+            storage.on(piece.path).prefetch(piece.path, begin)
 
 
 @contextmanager
@@ -98,14 +108,16 @@ def _ending_quietly() -> Iterator[None]:
 def _read_piece(
     piece: Piece, schema: pa.Schema, options: Options, conditions: Sequence[Condition]
 ) -> Iterator[pa.RecordBatch]:
-    if piece.lost is not None:  # found and logged by the plan
-        count_gap(options.losses, piece, piece.lost)
+    if piece.lost is not None:
+        # Which the plan has judged and logged. Another log in the place of one is a loss there.
+        if _is_missed(piece.lost) or piece.lost.reason == "foreign":
+            count_gap(options.losses, piece, piece.lost)
+        else:  # the end of a log that was cut short
+            _judge(piece, piece.lost, options)
         yield from _gap_rows(piece, piece.lost, schema)
         return
-    try:
-        log = Log(piece.path, Storage())
-        log.require_slabs()
-    except NotALog:  # deleted since the planning
+    log = _planned(piece)
+    if log is None:
         wanted = piece.wanted
         begin, end = max(wanted.begin, wanted.since), min(wanted.end, wanted.until)
         gap = Gap(begin, end, "missing", None)
@@ -114,6 +126,29 @@ def _read_piece(
         return
     with log:
         yield from _read(piece, log, schema, options, conditions)
+
+
+def _planned(piece: Piece) -> Log | None:
+    """The log of the plan; None if it was deleted since, or another log is in its place."""
+    try:
+        log = Log(piece.path, Storage())
+    except NotALog:
+        return None
+    try:
+        is_there: bool = log.listed(lambda: bool(log.bases) and _is_in(piece, log))
+        if is_there:
+            return log
+    except BaseException:
+        log.close()
+        raise
+    log.close()
+    return None
+
+
+def _is_in(piece: Piece, log: Log) -> bool:
+    """Whether the piece is a range of this log, as far as the header of a slab of it shows."""
+    header = log.header(max(0, log.index_of(max(piece.wanted.begin, piece.wanted.since))))
+    return header is None or piece.uuid in {None, header.topic_uuid.hex()}
 
 
 def _read(
@@ -170,12 +205,17 @@ def _judge(piece: Piece, gap: Gap, options: Options) -> None:
     acknowledged, is always allowed."""
     lost = records_lost(gap.records_lost)
     text = f"addresses {gap.begin} to {gap.end} cannot be read ({gap.reason}): {lost}"
-    missed = gap.reason in {"pruned", "missing"}
+    missed = _is_missed(gap)
     if gap.reason != "torn" and (options.fail_on_loss if missed else options.fail_on_corruption):
         hint = "set failOnDataLoss to false" if missed else "set onCorruption to skip"
         raise GapFound(text, hint=f"{hint} to skip them", path=piece.path, gap=gap)
     count_gap(options.losses, piece, gap)
     warn("%s: %s", piece.path, text)
+
+
+def _is_missed(gap: Gap) -> bool:
+    """Whether its records are no damage, but gone: failOnDataLoss is about these."""
+    return gap.reason in {"pruned", "missing"}
 
 
 # --- to Spark's columns ---------------------------------------------------------------------

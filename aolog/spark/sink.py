@@ -28,9 +28,8 @@ from pyspark.sql.datasource import (
 )
 
 from aolog.errors import NotALog, UsageError, counted, warn
+from aolog.format.root_manifest import Content, Transaction
 from aolog.log.directory import Log
-from aolog.log.lock import warn_of_limits
-from aolog.log.manifest import Content, Transaction
 from aolog.publish import objects
 from aolog.publish.leftovers import abort
 from aolog.publish.pending import log_path
@@ -41,6 +40,7 @@ from aolog.spark.schema import COLUMNS, check_rows
 from aolog.spark.shipping import parcel
 from aolog.spark.sink_options import SinkOptions, read_sink_options
 from aolog.spark.skipped import QUERY_ID
+from aolog.storage.mounts import warn_of_limits
 from aolog.storage.objects.url import is_url
 from aolog.storage.storage import Storage
 
@@ -109,7 +109,7 @@ def _checked(
         objects.check_store(read.root)
         return read
     check_free(read.root, [] if routed else [read.log], mode=read.writer.mode)
-    warn_of_limits(read.root, Storage())
+    warn_of_limits(read.root, Storage().mount_of(read.root))
     return read
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import CodecUnavailable, UsageError
 from aolog.format.compression import packer
+from aolog.format.root_manifest import LEFTOVER_SECONDS
 from aolog.log.log_tree import is_log
-from aolog.publish.leftovers import LEFTOVER_SECONDS
 from aolog.publish.pending import depth_of
 from aolog.spark.options_parsing import (
     boolean,

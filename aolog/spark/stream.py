@@ -28,7 +28,6 @@ from pyspark.sql.streaming.datasource import (
 
 from aolog.errors import AddressBeyondEnd, AddressPruned, UsageError, records_lost, warn
 from aolog.log.directory import Log
-from aolog.log.pruned_records import pruned_before
 from aolog.read.reader import Reader
 from aolog.record import Gap
 from aolog.spark.backlog import Backlog, Loss
@@ -356,15 +355,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _report_pruned(self, log: Listed, before: LogPosition, position: LogPosition) -> Gap | None:
         with Log(log.path, Storage()) as opened:
-            gap = opened.listed(lambda: pruned_before(opened, before.address, before.ordinal))
+            gap = opened.listed(lambda: opened.pruned_before(before.address, before.ordinal))
         if gap is None:
             return None
-        end, count = min(gap.end, position.address), gap.records_lost
+        end, count, more = min(gap.end, position.address), gap.records_lost, ""
         if end < gap.end:
             count = records_between(before, position)
+            more = f" in this batch, and {records_lost(gap.records_lost)} with the batches after it"
         lost = Gap(before.address, end, "pruned", count)
         self._lost(
-            f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost",
+            f"{log.path}: addresses {before.address} to {end} are pruned, {records_lost(count)} lost{more}",
             "set it to false to continue with what is left",
             Loss(log.name, lost),
         )

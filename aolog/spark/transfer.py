@@ -19,7 +19,7 @@ from aolog.errors import UsageError
 from aolog.spark.kafka_sink import SENT, KafkaTarget, check_columns, check_topic, sender
 from aolog.spark.monitoring import lag
 from aolog.spark.options import read_options
-from aolog.spark.options_parsing import directory
+from aolog.spark.options_parsing import directory, place
 from aolog.spark.skipped import losses
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ def checked(wanted: Transfer) -> Transfer:
         raise UsageError("--to kafka: needs --bootstrap-servers HOST:PORT")
     if wanted.kind != "kafka" and wanted.bootstrap:
         raise UsageError(f"--bootstrap-servers: applies to --to kafka, not to {wanted.kind}")
-    root = directory(wanted.root)
+    root = place(wanted.root)
     if wanted.kind == "aolog":
-        place = directory(wanted.place)
-        if f"{root}/".startswith(f"{place}/") or f"{place}/".startswith(f"{root}/"):
+        into = directory(wanted.place)
+        if f"{root}/".startswith(f"{into}/") or f"{into}/".startswith(f"{root}/"):
             raise UsageError(
-                f"--to aolog:{place}: overlaps with --from {root}", hint="name another directory"
+                f"--to aolog:{into}: overlaps with --from {root}", hint="name another directory"
             )
-        wanted = wanted._replace(place=place)
+        wanted = wanted._replace(place=into)
     options = dict(wanted.options)
     named = {name.lower() for name in options}
     if wanted.kind != "parquet" and not named & {"includeheaders", "columns"}:

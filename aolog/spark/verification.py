@@ -138,6 +138,9 @@ def check(piece: Piece) -> Iterator[tuple[Any, ...]]:
     from aolog.read.ranges import read_range
     from aolog.storage.storage import Storage
 
+    if piece.lost is not None:
+        yield (piece.name, None, 0, 0, 0, json.dumps([piece.lost]))
+        return
     hours: dict[int | None, list[int]] = defaultdict(lambda: [0, 0, 0])
     gaps = []
     with Log(piece.path, Storage()) as log:

@@ -2,7 +2,7 @@
 
 A look reads two directory entries for each log: its directory's, whose time changes with its slabs,
 and its last slab's, whose size or time changes with an append. Only changed logs are opened. An entry
-that may change without a new time (aolog/log/listing.py) proves nothing: its log is opened each time.
+that may change without a new time (aolog/log/slab_list.py) proves nothing: its log is opened each time.
 Every second the names of all slabs are listed, which no time can hide.
 """
 
@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aolog.errors import AologError, NotALog
+from aolog.format.names import MANIFEST_NAME
+from aolog.format.slab import slab_name
 from aolog.log.directory import Log
-from aolog.log.listing import shows_changes
-from aolog.log.names import MANIFEST_NAME, slab_name
 from aolog.read import seek
 from aolog.spark.listing import (
     Found,
@@ -26,7 +26,8 @@ from aolog.spark.listing import (
     look_at_all,
     steadily_all,
 )
-from aolog.storage.objects.url import archive_of
+from aolog.storage.listing import shows_changes
+from aolog.storage.objects.url import archive_of, is_url
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -141,8 +142,11 @@ class Watching:
     def _manifest(self, root: str) -> tuple[int, int] | None:
         """A new manifest is a new file."""
         try:
+            # In a store a look at a name that is not there takes two requests.
+            if is_url(root) and MANIFEST_NAME not in self._storage.list_names(root):
+                return None
             found = self._storage.on(root).lstat(f"{root}/{MANIFEST_NAME}")
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, NotALog):
             return None
         return found.st_ino, found.st_mtime_ns
 

@@ -1,13 +1,15 @@
 """Which guarantees a file system lacks: the mount of a log, and where its locks or syncs fall short.
 
-Pure: takes the text of /proc/self/mountinfo. The type and options of a file system show only the worst
-cases. A device that acknowledges a sync early, or a library that skips fsync, does not show.
+Pure but for the warning: takes the text of /proc/self/mountinfo. The type and options of a file system show
+only the worst cases. A device that acknowledges a sync early, or a library that skips fsync, does not show.
 """
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from aolog.errors import warn
 
 
 class Mount(NamedTuple):
@@ -65,3 +67,15 @@ def limits_of(mount: Mount) -> dict[str, str]:
     if mount.options & _BARRIER_OFF:
         found.append("no_barrier")
     return {code: _LIMITS[code] for code in found}
+
+
+_warned: set[str] = set()  # mount points that a warning named
+
+
+def warn_of_limits(path: str, mount: Mount | None) -> None:
+    """Warns, once a mount, if the file system of this path is known not to keep its locks or syncs."""
+    if mount is None or mount.point in _warned:
+        return
+    for text in limits_of(mount).values():
+        _warned.add(mount.point)
+        warn("%s is on %s (%s): %s", path, mount.point, mount.kind, text)

@@ -124,6 +124,11 @@ class System:
         del fd
         return None
 
+    def prefetch(self, path: str, address: int, /) -> None:
+        """The log at the path will be scanned from this address on. Returns at once. Nothing in a file system,
+        which reads ahead by itself."""
+        del path, address
+
     def boot_id(self) -> bytes:
         """16 bytes that differ after each boot: a boot loses the page cache."""
         return _boot_id()

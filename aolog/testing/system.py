@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from aolog.log import lifetime
+from aolog.storage import lifetime
 from aolog.testing.calls import SimulatedCalls
 from aolog.testing.disk import Disk
 from aolog.testing.faults import Call, Effect, Fault, Faults, as_faults

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aolog.errors import StorageFailed
-from aolog.log import lifetime
+from aolog.storage import lifetime
 from aolog.write.schedule import NEVER_S, State, Task, began, done, due, looked
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aolog.log.names import ASIDE_DIRECTORY
+from aolog.format.names import ASIDE_DIRECTORY
 from aolog.write.recovery_cases import Case
 
 if TYPE_CHECKING:

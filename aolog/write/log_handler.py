@@ -15,7 +15,7 @@ import os
 from typing import Any
 
 from aolog.errors import AologError, not_copied
-from aolog.log import lifetime
+from aolog.storage import lifetime
 from aolog.write.writer import Writer
 
 _OWN = {"aolog", "bridge"}

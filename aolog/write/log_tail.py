@@ -28,9 +28,8 @@ from aolog.errors import (
     SyncFailed,
 )
 from aolog.format.native.inlet import Lock
-from aolog.format.slab import ADDRESS_END, MAGIC
+from aolog.format.slab import ADDRESS_END, MAGIC, slab_name
 from aolog.log.interruption import is_own, pass_on
-from aolog.log.names import slab_name
 from aolog.storage import clock
 from aolog.storage.file import Displaced
 from aolog.write.active_slab import FormatTwoSlab

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import UsageError
-from aolog.format.slab import ADDRESS_END
-from aolog.log.names import slab_name
+from aolog.format.slab import ADDRESS_END, slab_name
 from aolog.queuefka import slab as queuefka
 from aolog.storage import clock
 from aolog.write.active_slab import FormatTwoSlab

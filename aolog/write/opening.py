@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError, HeaderLost, NotALog, TopicMismatch, UsageError, counted, warn
 from aolog.format.frame import padding
-from aolog.format.slab import SlabHeader
-from aolog.log.cursor_file import cursor_names, read_position
+from aolog.format.names import CURSOR_DIRECTORY, NOT_FOREIGN
+from aolog.format.slab import SlabHeader, slab_name
+from aolog.log.cursor_file import read_positions
 from aolog.log.identity import cursor_uuids
-from aolog.log.interruption import pass_on
 from aolog.log.log_format import LogFormat
-from aolog.log.names import CURSOR_DIRECTORY, NOT_FOREIGN
+from aolog.log.manifest import sync_roots
 from aolog.queuefka.recovery import is_unfinished
+from aolog.record import Position
 from aolog.write.cut_tail import cut_tail
 from aolog.write.next_slab import REACH_SPARE
 from aolog.write.recovery_cases import FOUND, Case, LastSlab, decide
 
 if TYPE_CHECKING:
+    from aolog.format.cursor_copy import CursorPosition
     from aolog.log.directory import Log
     from aolog.log.slab_file import Slab
 
@@ -43,15 +45,27 @@ class Opening(NamedTuple):
     aside_path: str | None = None  # of their copy
 
 
-def _cursor_addresses(log: Log) -> list[int]:
-    """The addresses of the cursors. A damaged cursor is skipped: its address is unknown."""
+def roll_forward(log: Log) -> None:
+    """Renames published slabs from their pending names; durable on return. The caller holds the
+    writer's lock. Idempotent; the process may be killed at any point. The manifest lists them until
+    the next publication. Raises StorageError."""
+    storage = log.storage
+    # First, so that a power cut cannot undo the publication in the other logs.
+    sync_roots(log.path, log.published.values(), storage)
+    for base, name in sorted(log.published.items()):
+        storage.rename(log.directory / name, log.directory / slab_name(base))
+    storage.sync_directory(log.directory)
+    log.refresh(force=True)
+
+
+def _cursor_positions(log: Log) -> list[CursorPosition]:
+    """The positions of the cursors. A damaged cursor is skipped: its position is unknown."""
     found = []
-    for name in cursor_names(log.path, log.storage):
-        try:
-            found.append(read_position(log.path, name, log.storage).address)
-        except AologError as error:
-            pass_on(error)
-            warn("cursor %s is skipped: %s", name, error)
+    for name, position in read_positions(log.path, log.storage):
+        if isinstance(position, AologError):
+            warn("cursor %s is skipped: %s", name, position)
+        else:
+            found.append(position)
     return found
 
 
@@ -152,9 +166,10 @@ def open_for_append(
         log.identity.decide(to_write=True)
     last, tail_end, found = _inspect(log)
     random_bytes = log.storage.system.random_bytes
+    cursors = _cursor_positions(log)
     decision = decide(
         last,
-        cursors=_cursor_addresses(log),
+        cursors=[cursor.address for cursor in cursors],
         jump=lambda: int.from_bytes(random_bytes(8), "little") % _JUMP_MAX // 8 * 8,
     )
     if last is None:
@@ -202,8 +217,34 @@ def open_for_append(
         greatest_before_us=max(known.greatest_before_us, greatest_us),
         ordinal_unsure=known.ordinal_unsure or not last.has_header,
     )
+    lost_text = None
+    if last.has_header:
+        following, lost_text = _with_loss(log, following, known, cursors)
     opening = Opening(decision.case.value, epoch, next_base, cut, aside)
-    return _report(log, opening), following, None
+    return _report(log, opening, lost_text), following, None
+
+
+def _with_loss(
+    log: Log, following: SlabHeader, known: SlabHeader, cursors: list[CursorPosition]
+) -> tuple[SlabHeader, str | None]:
+    """The header with what the log has lost at its end, if a cursor shows that: readers find a gap up to
+    there; and the loss in words. known: the last slab's header. A cursor of another log or another history
+    shows nothing."""
+    mine = [c for c in cursors if c.topic_uuid == known.topic_uuid and c.epoch >= known.epoch]
+    # Of cursors at one address one that knows its ordinal.
+    furthest = max(mine, key=lambda cursor: (cursor.address, cursor.ordinal or 0), default=None)
+    end, cut = following.predecessor_end, following.predecessor_cut
+    found_end = Position(end, following.base_ordinal)
+    lost = furthest and furthest.lost_end(found_end, known, log.storage.system.boot_id())
+    if furthest is None or lost is None:
+        return following, None
+    with_loss = following._replace(
+        base_ordinal=following.base_ordinal + (lost.records_lost or 0),
+        predecessor_end=lost.end,
+        predecessor_cut=max(0, end + cut - lost.end),
+        ordinal_unsure=following.ordinal_unsure or lost.records_lost is None,
+    )
+    return with_loss, furthest.lost_end_text(lost)
 
 
 def _first_header(uuid: bytes, base: int, epoch: int, topic: str | None = None) -> SlabHeader:
@@ -240,7 +281,8 @@ def _refuse_cursors(log: Log) -> None:
         )
 
 
-def _report(log: Log, opening: Opening) -> Opening:
+def _report(log: Log, opening: Opening, lost_text: str | None = None) -> Opening:
+    """lost_text: what the log has lost at its end, which its last writer may have closed."""
     for base in log.identity.foreign_bases:
         warn("%s: is of another log; readers report a gap in its place", log.slab_path(base))
     if opening.case not in {Case.SEALED.value, Case.QUEUEFKA.value}:
@@ -252,7 +294,7 @@ def _report(log: Log, opening: Opening) -> Opening:
         warn(
             "%s: %s: addresses go on at %d%s; %s [%s]",
             log.path,
-            FOUND[Case(opening.case)],
+            lost_text or FOUND[Case(opening.case)],
             opening.next_base,
             f", in epoch {opening.epoch}" if opening.epoch else "",
             cut,

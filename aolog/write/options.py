@@ -24,7 +24,7 @@ from typing import (
 
 from aolog.errors import UsageError
 from aolog.format.compression import Compression, packer
-from aolog.log.retention import Retention, check_retention
+from aolog.log.retention import Retention
 from aolog.log.units import size_text
 from aolog.queuefka.format1 import without
 from aolog.storage.storage import DIRECTORY_MODE
@@ -255,3 +255,15 @@ def documented(owner: type[_T]) -> type[_T]:
         lines.append(fill(option.about.sentence, 96, initial_indent=indent, subsequent_indent=indent))
     owner.__doc__ = "\n".join(lines)
     return owner
+
+
+def check_retention(retention: object) -> Retention:
+    """The argument `retention`; None means no bounds. Raises UsageError."""
+    if retention is None:
+        return Retention()
+    if isinstance(retention, Retention):
+        return retention
+    raise UsageError(
+        f"retention={retention!r}",
+        hint="use aolog.Retention, for instance Retention(max_bytes=...)",
+    )

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 
 from aolog import errors as notices
 from aolog.errors import AologError, RetentionFull
+from aolog.format.slab import slab_name
 from aolog.log.directory import Log
 from aolog.log.interruption import pass_on
-from aolog.log.lock import lock_log, warn_of_limits
-from aolog.log.names import slab_name
-from aolog.log.pruned_records import PrunedUnread
+from aolog.log.lock import lock_log
 from aolog.log.retention import prune
 from aolog.storage.file import Presence
+from aolog.storage.mounts import warn_of_limits
 from aolog.write.next_slab import begin_slab, header_after
-from aolog.write.opening import open_for_append
+from aolog.write.opening import open_for_append, roll_forward
 from aolog.write.options import Waiting
+from aolog.write.pruned_unread import PrunedUnread
 
 if TYPE_CHECKING:
     from aolog.log.retention import Known, Pruned
@@ -54,7 +55,7 @@ class SlabChain:
         self._known_slabs: Known = {}  # sizes of slabs, so that pruning reads each one once
         self._directory = lock_log(path, storage, options.mode)
         if self.syncs:
-            warn_of_limits(path, storage)
+            warn_of_limits(path, storage.mount_of(path))
         try:
             self._open()
         except BaseException:
@@ -65,8 +66,6 @@ class SlabChain:
         options = self._options
         with Log(self._directory, self.storage) as log:
             if log.published:
-                from aolog.log.publications import roll_forward
-
                 roll_forward(log)
             self.opening, self._following, offset = open_for_append(
                 log, has_headers=options.has_headers, topic=options.topic

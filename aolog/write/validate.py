@@ -61,7 +61,9 @@ def _as_bytes(value: object, what: str) -> bytes | None:
         return bytes(value)
     raise RecordRefused(
         f"the {what} is {type(value).__name__}, not bytes or None",
-        hint="encode text first, for instance with .encode()" if isinstance(value, str) else None,
+        hint="encode text first, for instance with .encode()"
+        if isinstance(value, str)
+        else "encode it first, for instance with json.dumps(...).encode()",
     )
 
 
@@ -96,7 +98,10 @@ def check_headers(headers: object) -> tuple[Headers, int]:
     try:
         pairs = [(name, value) for name, value in headers]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise RecordRefused("headers are not a sequence of (name, value) pairs") from None
+        raise RecordRefused(
+            "headers are not a sequence of (name, value) pairs",
+            hint='such as [("language", b"en")]; of a dict, its items()',
+        ) from None
     for name, value in pairs:
         text, length = check_text(name, "a header's name")
         data = value if type(value) is bytes else _as_bytes(value, f"value of header {text!r}")

@@ -7,7 +7,7 @@ While no call holds it, records may join the open frame without it, and a plain 
 the code below. So a call that changes something takes the lock and shuts the inlet. A sync waits for the
 device without the lock. When the writer's own threads do something: schedule.py.
 
-Fail-stop: a call finishes, raises an error of ours, or makes the writer failed. Exit: log/lifetime.py.
+Fail-stop: a call finishes, raises an error of ours, or makes the writer failed. Exit: storage/lifetime.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from aolog.errors import AologError, Forked, LogClosed, UsageError, not_copied
 from aolog.format.compression import packer
 from aolog.format.native.inlet import Inlet, Lock
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.log import lifetime
 from aolog.log.interruption import nested_call
-from aolog.storage import clock
+from aolog.storage import clock, lifetime
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.background import Background
 from aolog.write.group_commit import GroupCommit

@@ -22,12 +22,12 @@ __all__ = ["CASES", "CASES_ON_REQUEST", "CASES_WITH_TARGETS", "groups_of_case"]
 CASES = (
     "append", "append_many", "append_arrow", "append_large", "forms", "read", "read_large", "arrow", "seek",
     "follow", "durability", "opening", "memory", "scale", "compression", "throughput",
-    "latency", "delivery", "backlog", "poison", "client", "pull", "spark", "store", "instructions",
+    "latency", "delivery", "backlog", "bridge_memory", "poison", "client", "pull", "spark", "store", "instructions",
 )  # fmt: skip  # a table
 CASES_WITH_TARGETS = (
     "append", "append_many", "append_arrow", "append_large", "forms", "read", "read_large", "arrow", "seek",
-    "follow", "durability", "opening", "memory", "scale", "throughput", "latency", "backlog",
-    "poison", "client", "pull", "spark", "store",
+    "follow", "durability", "opening", "memory", "scale", "throughput", "latency",
+    "delivery", "backlog", "bridge_memory", "poison", "client", "pull", "spark", "store",
 )  # fmt: skip  # a table
 CASES_ON_REQUEST = ("instructions",)
 

@@ -42,7 +42,7 @@ _ONE_THREAD = "aolog, one thread"
 _TWO_THREADS = "aolog, two threads"
 _PROMISE = Promise("-", "xxh3 a batch")
 # Batches are near the limit by design: a frame's columns are Arrow's own buffers, so what is left
-# is one hash and a handful of calls a frame. By the length of a batch: (value column, all six).
+# is one hash and a handful of calls a read. By the length of a batch: (value column, all six).
 _RATIOS_MAX = {BATCH_BYTES: (1.8, 4.5), 4 * BATCH_BYTES: (1.3, 2.1)}
 _THREADS_RATIO_MAX = 1 / 1.7
 
@@ -185,7 +185,7 @@ def _log_contender(
     values: Values,
     directory: str,
     *,
-    max_bytes: int = BATCH_BYTES,
+    max_bytes: int | None = None,
 ) -> Contender:
     def batches() -> Iterator[Any]:
         with aolog.Reader(log_path(directory), strict=True) as reader:
@@ -197,7 +197,7 @@ def _log_contender(
             batch.validate(full=True)
             yield batch.column("value")
 
-    note = "read_batch()" if max_bytes == BATCH_BYTES else f"read_batch({max_bytes})"
+    note = "read_batch()" if max_bytes is None else f"read_batch({max_bytes})"
     return _contender(name, _PROMISE, values, batches, arrays, note)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.bridges import Destination
     from bench.cases.plan import Plan
 
-__all__ = ["FIRST_MB", "LAST_MB", "MB_A_SECOND", "PEAK_MB", "fill", "groups", "panel_of"]
+__all__ = ["FIRST_MB", "LAST_MB", "MB_A_SECOND", "PEAK_MB", "fill", "groups", "panel_of", "sampled"]
 
 FIRST_MB, LAST_MB = "resident MB, first quarter", "resident MB, last quarter"
 PEAK_MB = "peak MB"
@@ -50,11 +50,11 @@ def groups(plan: Plan) -> Iterator[Panel]:
         )
 
 
-def fill(log: str, size: int) -> int:
+def fill(log: str, size: int, value_bytes: int = _VALUE_BYTES) -> int:
     """Writes a log with this many bytes of values. Returns the number of its records."""
     import aolog
 
-    records, value = max(1, size // _VALUE_BYTES), bytes(_VALUE_BYTES)
+    records, value = max(1, size // value_bytes), bytes(value_bytes)
     keys = [b"key %d" % i for i in range(_KEYS)]
     with aolog.Writer(log, sync="never") as writer:
         for i in range(records):
@@ -95,7 +95,7 @@ def _drained(
     options += ["--status-seconds", f"{_STATUS_S}"]
     with run_bridge(log, to, new_topic(to.cluster, PARTITIONS), *options) as process:
         assert process.stdout is not None
-        with _sampled(process.pid) as sampled:
+        with sampled(process.pid) as taken:
             for number, line in enumerate(process.stdout):
                 done = json.loads(line)["acknowledged"]
                 if not number:  # the first status: it began to deliver so long ago
@@ -103,17 +103,17 @@ def _drained(
         took_s = time.monotonic() - begun_s
         if process.wait() or done != records:
             raise Wrong(f"{delivery}: {done} records of {records}, status {process.returncode}")
-    samples = [sample for sample in sampled if sample.at_s >= begun_s] or sampled[-1:]
+    samples = [sample for sample in taken if sample.at_s >= begun_s] or taken[-1:]
     quarter = -(-len(samples) // 4)
     return {
         FIRST_MB: statistics.median(sample.now_mb for sample in samples[:quarter]),
         LAST_MB: statistics.median(sample.now_mb for sample in samples[-quarter:]),
-        PEAK_MB: sampled[-1].peak_mb,
+        PEAK_MB: taken[-1].peak_mb,
         MB_A_SECOND: records * _VALUE_BYTES / 1e6 / took_s,
     }
 
 
-class _Sample(NamedTuple):
+class Sample(NamedTuple):
     """Resident bytes of a process: now, and at most so far."""
 
     at_s: float
@@ -122,9 +122,9 @@ class _Sample(NamedTuple):
 
 
 @contextmanager
-def _sampled(pid: int) -> Iterator[list[_Sample]]:
+def sampled(pid: int) -> Iterator[list[Sample]]:
     """Samples of a process: at once, then every `_SAMPLE_S`, until the block or the process ends."""
-    samples: list[_Sample] = []
+    samples: list[Sample] = []
     ended = threading.Event()
 
     def sample() -> None:
@@ -142,7 +142,7 @@ def _sampled(pid: int) -> Iterator[list[_Sample]]:
         thread.join()
 
 
-def _resident(pid: int) -> _Sample | None:
+def _resident(pid: int) -> Sample | None:
     """None if the process has ended."""
     found = {}
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
@@ -151,4 +151,4 @@ def _resident(pid: int) -> _Sample | None:
             found[name] = int(value.split()[0]) * 1024 / 1e6
     if not found:  # a zombie has neither
         return None
-    return _Sample(time.monotonic(), found["VmRSS"], found["VmHWM"])
+    return Sample(time.monotonic(), found["VmRSS"], found["VmHWM"])

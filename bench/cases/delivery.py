@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.bridges import SOON_S, Bridge, new_topic, on_each_cluster
-from bench.measure import Contender, Group, Promise, Wrong
+from bench.measure import Contender, Group, Promise, Target, Wrong
 from bench.payloads import make_payloads, prove
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ BUFFERED: dict[Mode, str] = {
     mode: f"Buffer, {mode}" for mode in ("block", "error", "buffer", "always")
 }
 _BATCH = 100
+_RATIO_MIN = 0.7  # of the asynchronous producer's rate, for a Buffer that keeps messages in memory
 _VALUE_BYTES = 100
 PARTITIONS = 4  # of which the mock keeps 5 MiB each
 _FIRST = b"first"  # what opens a partition; not timed, not proved
@@ -75,6 +76,16 @@ def group_of(plan: Plan, to: Destination) -> Group:
             *[_buffered(mode, to, values) for mode in BUFFERED],
         ],
         (ASYNCHRONOUS,),
+        targets=tuple(
+            Target(
+                f"{name}: time, of the asynchronous producer's",
+                name,
+                (ASYNCHRONOUS,),
+                1 / _RATIO_MIN,
+            )
+            for mode, name in BUFFERED.items()
+            if mode != "always"
+        ),
         rounds=plan.size.bridge_rounds,
     )
 

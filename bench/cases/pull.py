@@ -30,6 +30,7 @@ __all__ = ["CONSUME", "POLL", "PULL", "group_of", "groups"]
 
 POLL, CONSUME, PULL = "bare poll loop", "bare consume loop", "aolog-bridge pull"
 _RATIO_MIN = 0.6  # of the poll loop's rate
+_CONSUME_RATIO_MAX = 1.6  # of the consume loop's time
 _VALUE_BYTES = 100
 _PARTITIONS = 4
 _BATCH = 5_000
@@ -72,9 +73,12 @@ def _group(contenders: list[Contender], missing: list[Skipped]) -> Group:
         "from the connection to the cluster until the last record is taken",
         _VALUE_BYTES,
         contenders,
-        (POLL,),
+        (POLL, CONSUME),
         missing,
-        targets=(Target(f"the time of {POLL}", PULL, (POLL,), 1 / _RATIO_MIN),),
+        targets=(
+            Target(f"the time of {POLL}", PULL, (POLL,), 1 / _RATIO_MIN),
+            Target(f"the time of {CONSUME}", PULL, (CONSUME,), _CONSUME_RATIO_MAX),
+        ),
     )
 
 

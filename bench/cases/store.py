@@ -1,7 +1,7 @@
-"""store: a scan of archives in an object store, beside a scan of the same logs here, and Parquet here.
+"""store: a scan of archives in an object store, beside a scan of the same logs here, and Parquet here and there.
 
 The store is on loopback, behind a relay that adds nothing, or 30 ms to each request. Two cores do everything: the
-store's work is in the times. (Parquet from the same store would need Hadoop's S3 client and its 500 MB.)
+store's work is in the times. Spark reads Parquet from the same store through Hadoop's S3 client.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
     from bench.cases.plan import Plan
 
-__all__ = ["FAR", "HERE", "NEAR", "PARQUET", "groups"]
+__all__ = ["FAR", "HERE", "NEAR", "PARQUET", "PARQUET_FAR", "PARQUET_NEAR", "groups"]
 
-HERE, NEAR, FAR, PARQUET = (
-    "scan, local",
-    "scan, store at 0 ms",
-    "scan, store at 30 ms",
+HERE, NEAR, FAR = "scan, local", "scan, store at 0 ms", "scan, store at 30 ms"
+PARQUET, PARQUET_NEAR, PARQUET_FAR = (
     "Parquet, local",
+    "Parquet, store at 0 ms",
+    "Parquet, store at 30 ms",
 )
 _FAR_S = 0.030
 TARGETS = (
     Target("time from a store at 0 ms, of local", NEAR, (HERE,), 1.2),
     Target("time from a store at 30 ms, of local", FAR, (HERE,), 2.0),
-    Target("time from a store at 0 ms, of Parquet", NEAR, (PARQUET,), 1.0),
-    Target("time from a store at 30 ms, of Parquet", FAR, (PARQUET,), 1.0),
+    Target("time from a store at 0 ms, of Parquet there", NEAR, (PARQUET_NEAR,), 1.0),
+    Target("time from a store at 30 ms, of Parquet there", FAR, (PARQUET_FAR,), 1.0),
 )
 
 
@@ -55,7 +55,7 @@ def groups(plan: Plan) -> Iterator[Group | Panel]:
         with (
             plan.fixture() as directory,
             plan.fixture() as place,
-            sparks.session(directory, size.spark_settings) as spark,
+            sparks.session(directory, size.spark_settings | stores.spark_settings(relay)) as spark,
         ):
             content = Content.make(spark, place, records, length)
             yield _reading(spark, content, relay, length, size.spark_rounds)
@@ -73,19 +73,30 @@ def _archive(content: Content) -> str:
     return url
 
 
+def _parquet(content: Content) -> str:
+    """The URL of a folder with Spark's files."""
+    from aolog.storage.objects.client import Client
+    from aolog.storage.objects.requests import Put
+
+    client = Client(f"s3://{stores.BUCKET}/parquet")
+    for file in Path(content.copy("parquet")).glob("*.parquet"):
+        client.ask(Put(file.name, file.read_bytes(), "", ""))
+    return f"s3a://{stores.BUCKET}/parquet"
+
+
 def _reading(
     spark: SparkSession, content: Content, relay: stores.Relay, length: int, rounds: int
 ) -> Group:
     url = _archive(content)
     scan = partial(aolog.spark.scan, spark, columns="value")
-    parquet = partial(
-        spark.read.format("parquet").schema("value binary").load, content.copy("parquet")
-    )
+    parquet = spark.read.format("parquet").schema("value binary").load
+    here, there = content.copy("parquet"), _parquet(content)
 
     def contender(
         name: str, frame: Callable[[], DataFrame], delay_s: float, note: str = ""
     ) -> Contender:
-        made = reader(name, content, frame, "none" if name == PARQUET else "xxh3 a batch", note)
+        checksum = "none" if name.startswith("Parquet") else "xxh3 a batch"
+        made = reader(name, content, frame, checksum, note)
 
         @contextmanager
         def session(place: str) -> Iterator[Callable[[], int]]:
@@ -108,7 +119,9 @@ def _reading(
             contender(HERE, lambda: scan(content.logs), 0.0),
             contender(NEAR, lambda: scan(url), 0.0, "gofakes3 on the same two cores"),
             contender(FAR, lambda: scan(url), _FAR_S, "the same, 30 ms more for each request"),
-            contender(PARQUET, parquet, 0.0),
+            contender(PARQUET, lambda: parquet(here), 0.0),
+            contender(PARQUET_NEAR, lambda: parquet(there), 0.0, "through hadoop-aws"),
+            contender(PARQUET_FAR, lambda: parquet(there), _FAR_S, "the same"),
         ],
         (HERE, PARQUET),
         targets=TARGETS,

@@ -45,6 +45,7 @@ _RATIO_MAX, _STAMPED_RATIO_MAX = (
     {"at_least_once": 1 / 0.85, "exactly_once": 1 / 0.7},
 )
 _ROUND_TRIP_MS = 10
+_ROUNDS = 4  # with the warm-up each takes fifty seconds for all clusters
 _PARTITIONS = 4
 _KEYS = 1_000
 _CALLBACK_EVERY = 256
@@ -98,7 +99,7 @@ def _group(to: Destination, length: int, records: _Records, skipped: list[Skippe
         (RAW,),
         skipped,
         targets=tuple(_targets(deliveries, length)),
-        rounds=None if len(records.values) < 50_000 else 11,  # the cluster shares the processors
+        rounds=None if len(records.values) < 50_000 else _ROUNDS,
     )
 
 

@@ -1,19 +1,23 @@
-// Command framed appends records in queuefka's format. For each it does what queuefka's Write does: a lock, the
-// xxh32 of the payload, and three writes into one buffer, of the length, the checksum and the payload. It is our
+// Command framed appends records in queuefka's format, or reads them. For each it does what queuefka's Write does: a
+// lock, the xxh32 of the payload, and three writes into one buffer, of the length, the checksum and the payload; or
+// its Read: a lock, three reads, the last into a payload of its own, and the xxh32 of this one. It is our
 // own program for the bench, it contains none of queuefka's code, and it never begins another file. xxh32 is in
 // tests/golden/queuefka/gotool.
 //
 //	framed VALUES COUNT LENGTH OUTPUT BUFFER write|flush
+//	framed read BUFFER INPUT...
 //
 // VALUES: a file of COUNT values of LENGTH bytes each. BUFFER: its bytes; queuefka's has 4096. flush: after each
 // record, otherwise at the end. It prints a line when it is ready, begins at a line on its input, and prints the
-// number of records when all are written.
+// number of records when all are written or read.
 package main
 
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"sync"
@@ -51,7 +55,53 @@ func (a *appender) write(payload []byte) {
 	must(err)
 }
 
+type reader struct {
+	sync.Mutex
+	buffer *bufio.Reader
+}
+
+// Returns nil at the end.
+func (r *reader) read() []byte {
+	word := make([]byte, 8)
+	r.Lock()
+	defer r.Unlock()
+	if _, err := io.ReadFull(r.buffer, word[:4]); err == io.EOF {
+		return nil
+	} else {
+		must(err)
+	}
+	_, err := io.ReadFull(r.buffer, word[4:])
+	must(err)
+	payload := make([]byte, binary.LittleEndian.Uint32(word))
+	_, err = io.ReadFull(r.buffer, payload)
+	must(err)
+	if xxh32(payload) != binary.LittleEndian.Uint32(word[4:]) {
+		must(errors.New("a checksum does not match"))
+	}
+	return payload
+}
+
+func readAll(size int, paths []string) {
+	fmt.Println("ready")
+	fmt.Scanln()
+	count := 0
+	for _, path := range paths {
+		file, err := os.Open(path)
+		must(err)
+		in := reader{buffer: bufio.NewReaderSize(file, size)}
+		for payload := in.read(); payload != nil; payload = in.read() {
+			count++
+		}
+		must(file.Close())
+	}
+	fmt.Println(count)
+}
+
 func main() {
+	if os.Args[1] == "read" {
+		readAll(number(os.Args[2]), os.Args[3:])
+		return
+	}
 	values, err := os.ReadFile(os.Args[1])
 	must(err)
 	count, length, flush := number(os.Args[2]), number(os.Args[3]), os.Args[6] == "flush"

@@ -21,12 +21,14 @@ from bench.payloads import prove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from bench.payloads import Proof
 
-__all__ = ["GO", "GO_FLUSH", "GO_LARGE", "SYNCED", "framed", "synced"]
+__all__ = ["GO", "GO_FLUSH", "GO_LARGE", "GO_READ", "SYNCED", "framed", "framed_reader", "synced"]
 
 GO, GO_LARGE, GO_FLUSH = "Go, as queuefka", "Go, a larger buffer", "Go, flush each"
+GO_READ = "Go, as queuefka reads"
 SYNCED = "C, write + fdatasync"
 _GO_BESIDE_PATH = "/usr/local/go/bin/go"  # where Go's own archive is unpacked
 _HERE = Path(__file__).parent
@@ -39,16 +41,14 @@ _PREFIX_BYTES = 8  # of a frame: length and xxh32
 def framed(directory: str, values: Sequence[bytes], expected: Proof) -> list[Contender | Skipped]:
     """Go's three contenders, the last of which flushes after each record. directory: for the program and its
     input."""
-    go = shutil.which("go") or shutil.which(_GO_BESIDE_PATH)
-    command = [go or "", "build", "-o"]
     names = {
         GO: ["4096", "write"],
         GO_LARGE: ["262144", "write"],  # the fastest of 4 KiB to 1 MiB
         GO_FLUSH: ["4096", "flush"],
     }
-    if go is None or (program := _built(directory, command, _HERE / "framed.go", _XXH32)) is None:
-        why = "not installed" if go is None else "does not build here"
-        return [Skipped(name, why) for name in names]
+    program = _built_go(directory)
+    if isinstance(program, str):
+        return [Skipped(name, program) for name in names]
     given = _input(directory, values)
 
     def proof(written: str) -> Proof:
@@ -76,6 +76,18 @@ def framed(directory: str, values: Sequence[bytes], expected: Proof) -> list[Con
     ]
 
 
+def framed_reader(directory: str, slabs: Sequence[Path], expected: Proof) -> Contender | Skipped:
+    """Go's contender that reads slabs of format 1. directory: for the program."""
+    program = _built_go(directory)
+    if isinstance(program, str):
+        return Skipped(GO_READ, program)
+    words = [str(program), "read", "4096", *map(str, slabs)]
+    promise = Promise("-", "xxh32 a record")
+    return Contender(
+        GO_READ, promise, expected.records, lambda _: _run(words), None, expected, _NOTE
+    )
+
+
 def synced(
     directory: str, blocks: Sequence[bytes], proof: Callable[[str], Proof], expected: Proof
 ) -> Contender | Skipped:
@@ -88,6 +100,15 @@ def synced(
     return Contender(
         SYNCED, Promise("device", "none"), len(blocks), session, proof, expected, _NOTE
     )
+
+
+def _built_go(directory: str) -> Path | str:
+    """Go's program; why there is none."""
+    go = shutil.which("go") or shutil.which(_GO_BESIDE_PATH)
+    if go is None:
+        return "not installed"
+    command = [go, "build", "-o"]
+    return _built(directory, command, _HERE / "framed.go", _XXH32) or "does not build here"
 
 
 def _built(directory: str, command: Sequence[str], *sources: Path) -> Path | None:
@@ -108,12 +129,15 @@ def _input(directory: str, values: Sequence[bytes]) -> list[str]:
     return [str(path), str(len(values)), str(len(values[0]))]
 
 
-@contextmanager
 def _waiting(
     command: Sequence[str], options: Sequence[str], directory: str
-) -> Iterator[Callable[[], int]]:
+) -> AbstractContextManager[Callable[[], int]]:
+    return _run([*command, str(Path(directory, _OUT)), *options])
+
+
+@contextmanager
+def _run(words: Sequence[str]) -> Iterator[Callable[[], int]]:
     """Starts a program that waits for a line. Its work: everything until it prints the number of its records."""
-    words = [*command, str(Path(directory, _OUT)), *options]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +13,10 @@ from aolog.cli.output import json_option, out
 from aolog.errors import counted, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bridge.config.models import Config
 
 _LOGS_SHOWN = 20
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # other keys have quotes
 
 
 @click.command("check-config")
@@ -64,26 +66,33 @@ def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
 
 
 def _show(file: str, config: Config, shown: dict[str, Any], goes: dict[str, list[str]]) -> None:
-    out.line(f"{one_line(file)}: right")
-    for line in _lines(shown, ""):
+    """Prints TOML: the configuration, and all else in comments."""
+    out.line(f"# {one_line(file)}: right")
+    for line in _toml(shown):
         out.line(one_line(line))
     where = "named" if config.root is None else f"now below {config.root}"
-    out.line(f"{counted(len(goes), 'log')} {one_line(where)}")
+    out.line(f"# {counted(len(goes), 'log')} {one_line(where)}")
     for name in list(goes)[:_LOGS_SHOWN]:
-        out.line(f"    {one_line(name)} -> {', '.join(goes[name])}")
+        out.line(f"#     {one_line(name)} -> {', '.join(goes[name])}")
     if len(goes) > _LOGS_SHOWN:
-        out.line(f"    and {len(goes) - _LOGS_SHOWN} more")
+        out.line(f"#     and {len(goes) - _LOGS_SHOWN} more")
     for exposure in config.exposures():
-        out.line(f"warning: {one_line(exposure)}")
+        out.line(f"# warning: {one_line(exposure)}")
 
 
-def _lines(value: object, path: str) -> Iterator[str]:
-    """Each value on a line, with its path."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _lines(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        for i, inner in enumerate(value):
-            yield from _lines(inner, f"{path}[{i}]")
-    elif value is not None:
-        yield f"{path} = {value}"
+def _toml(table: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Each value on a line, with its path; then the arrays of tables. The file that has these lines says the
+    same."""
+    arrays = []
+    for key, value in table.items():
+        name = path + (key if _BARE_KEY.fullmatch(key) else json.dumps(key))
+        if isinstance(value, dict):
+            yield from _toml(value, f"{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            arrays.append((name, value))
+        elif value is not None:
+            yield f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    for name, tables in arrays:
+        for each in tables:
+            yield f"[[{name}]]"
+            yield from _toml(each)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from aolog import Reader
-from aolog.cli.cursor_state import HEAD, cursor_states
+from aolog.cli.cursor_state import HEAD, CursorState, cursor_states
 from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import json_option, out, table
 from aolog.cli.parse import log_argument
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aolog.cli.cursor_state import CursorState
     from bridge.deliver.checkpoints import Checkpoints
 
 

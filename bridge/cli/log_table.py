@@ -4,14 +4,13 @@ why it waits and what to do."""
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from aolog.cli.cursor_state import lag_words, state_words
 from aolog.errors import one_line
+from bridge.config.names import BRIDGE, BUFFER
 from bridge.supervise.turns import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _WIDE = 110  # from this width on there is room for every column
 _NAME_MIN = 6  # of a long name, if numbers take the rest
@@ -137,6 +136,11 @@ _BY_CODE = {  # of a cursor on disk
     "permission_denied": "run this command as the log's owner, or mend the owner of its files",
     "cursor_foreign": "it is a cursor of another log: restore the log, or seek",
 }
+_START = {  # what delivers a log, by its cursor
+    BRIDGE: "start it: aolog-bridge run",
+    BUFFER: "start the program: its Buffer sends them. If it is gone for good: aolog-bridge run --cursor buffer",
+}
+_PULL = "aolog-bridge pull continues it; aolog-bridge run would send its records to Kafka again"
 _THEN = {
     "nothing": "it goes on by itself",
     "cause": "then it goes on by itself",
@@ -151,7 +155,8 @@ def advice_of(log: dict[str, Any]) -> str:
     for trouble in log.get("troubles", ()):
         said += [part for part in (trouble["advice"], _THEN[trouble["needs"]]) if part]
     if log["state"] == "stopped" and log.get("lag_records") != 0 and "phase" not in log:
-        said.append("start it: aolog-bridge run")
+        start = _START.get(log.get("cursor", BRIDGE), "start it: aolog-bridge run --cursor NAME")
+        said.append(_PULL if log.get("pulled") else start)
     if (what := _BY_CODE.get(str(log.get("error")))) is not None:
         said.append(what)
     elif "losses" not in log and (log.get("lost_records") or log.get("gaps")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from bridge.config.names import check_servers, check_topic
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.config.secrets import Setting
     from bridge.deliver.forwarder_options import ForwarderOptions
 
@@ -127,13 +126,9 @@ def of_cluster(servers_help: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 def _options_of(
-    log: str,
-    servers: str | None,
-    file: str | None,
-    cluster: str | None,
-    cursor: str | None,
+    log: str, servers: str | None, file: str | None, cluster: str | None, cursor: str | None,
     settings: dict[str, Setting],
-) -> ForwarderOptions:
+) -> ForwarderOptions:  # fmt: skip  # as the options
     """From options, which override a configuration if there is one. No bootstrap_servers and no routing if
     neither has them. Raises UsageError, WrongConfiguration and WrongSetting."""
     from bridge.config.load import load

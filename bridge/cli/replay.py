@@ -23,9 +23,9 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.errors import OtherCluster
 
 if TYPE_CHECKING:
+    from bridge.config.run_options import Poison
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.position import Poison
     from bridge.kafka.topic_creation import CreateTopics
     from bridge.supervise.status import Overview
 
@@ -93,6 +93,8 @@ def replay(
     list the topics, with counts. The range must end at or before the bridge's cursor: the bridge
     itself sends what follows. Dead letters that are acknowledged are not sent by the next replay.
     """
+    from bridge.deliver import replay
+
     if dead == (begin is not None or end is not None) or (begin is None) != (end is None):
         raise UsageError("give --from and --to, or --dead-letter")
     if dead and topic is not None:
@@ -107,24 +109,9 @@ def replay(
         read_back=how.read_back if read_back is None else read_back,
         poison=poison,
     )
-    if begin is not None and end is not None:
-        _replay_range(log, begin, end, topic, how, dry_run=dry_run, as_json=as_json)
-    else:
+    if begin is None or end is None:
         _replay_dead_letters(log, how, as_json=as_json)
-
-
-def _replay_range(
-    log: str,
-    begin: str,
-    end: str,
-    topic: str | None,
-    how: ForwarderOptions,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from bridge.deliver import replay
-
+        return
     first, after = (address_of(log, place, how) for place in (begin, end))
     if dry_run:
         routing = replay.route(topic, how.routing)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aolog.cli.output import OutputClosed, OutputFailed, out
 from aolog.errors import counted
@@ -14,9 +15,6 @@ from bridge.deliver.status import pending
 from bridge.operate.log_lines import STATUS_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
     from bridge.supervise.status import Overview
 
 _log = logging.getLogger("bridge")

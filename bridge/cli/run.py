@@ -5,19 +5,16 @@ bridge.config.run_options, their bounds in bridge.config.models."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from aolog.cli.option_groups import GroupedCommand
 from aolog.cli.parse import DIRECTORY, MODE, SIZE
 from bridge.cli.options import TOPIC, create_topics_option, read_back_option, settings_of
-from bridge.cli.running import run_bridge
 from bridge.config.run_options import OPTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _token(_: click.Context, __: click.Parameter, path: str | None) -> dict[str, str] | None:
@@ -156,7 +153,7 @@ def run(
     """
     given = {
         name: value
-        for name, value in options.items()
+        for name, value in {**options, "root": root}.items()
         if value is not None and value not in ({}, ())
     }
     if path is not None and root is not None:
@@ -167,10 +164,10 @@ def run(
         raise click.UsageError("name the cluster: --bootstrap-servers")
     if "http_hosts" in given:
         given["http_hosts"] = list(given["http_hosts"])
-    if root is not None:
-        given["root"] = root
     if path is not None:
         given["logs"] = [path]
+    from bridge.cli.running import run_bridge  # not for --help
+
     run_bridge(
         file, given, drain=drain, as_json=as_json, verbose=verbose,
         fail_fast=path is not None and file is None,

@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.options import warn_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-
     from bridge.config.models import Config
     from bridge.operate.access import Access
     from bridge.supervise.status import Overview
@@ -86,7 +87,12 @@ def run_bridge(
                 archived=(lambda _: None) if archiving is None else archiving.of,
             )  # fmt: skip  # one value
             stack.enter_context(serving(access, monitor, controls=supervisor))
-        status = supervisor.run(_notifying(report), every_s=config.status_seconds)
+
+        def notify_and_report(overview: Overview) -> None:
+            _notify("READY=1\nWATCHDOG=1")  # it is ready, and its main thread makes progress
+            report(overview)
+
+        status = supervisor.run(notify_and_report, every_s=config.status_seconds)
         _notify("STOPPING=1")
     short = drain and signals and not supervisor.drained
     sys.exit(INTERRUPTED + signals[-1] if short else status)
@@ -104,16 +110,6 @@ def _access_of(config: Config) -> Access | None:
     access = Access(config.http, token, tuple(config.http_hosts))
     access.address()
     return access
-
-
-def _notifying(report: Callable[[Overview], None]) -> Callable[[Overview], None]:
-    """The report, and systemd's notification: the service is ready, and its main thread makes progress."""
-
-    def both(overview: Overview) -> None:
-        _notify("READY=1\nWATCHDOG=1")
-        report(overview)
-
-    return both
 
 
 def _notify(state: str) -> None:
@@ -137,42 +133,34 @@ def beside(
 ) -> Iterator[None]:
     """Calls `run` in a thread beside the block. stop: ends it, after the block. on_end: called when it has
     ended, to end the block. Raises what it failed with."""
-    failed: list[BaseException] = []
-
-    def running() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(run)
+        running.add_done_callback(lambda _: on_end())
         try:
-            run()
-        except BaseException as error:  # noqa: BLE001 -- raised below, in the block's thread
-            failed.append(error)
+            yield
         finally:
-            on_end()
-
-    thread = threading.Thread(target=running)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop()
-        thread.join()
-    if failed:
-        raise failed[0]
+            stop()
+    running.result()
 
 
 def on_signals(stop: Callable[[], None], reload: Callable[[], None] | None = None) -> list[int]:
-    """From now on SIGTERM and SIGINT call `stop`, and SIGHUP calls `reload`. Returns the list of SIGTERM
-    and SIGINT that came, which grows."""
+    """From now on SIGTERM and SIGINT call `stop`, and SIGHUP calls `reload`, both in a thread of their own: a
+    handler runs between two statements of the main thread, which may hold the lock that the call takes (an
+    Event's `set` does). Returns the list of SIGTERM and SIGINT that came, which grows."""
     came: list[int] = []
+    calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # its put is reentrant
 
     def stopping(number: int, _frame: FrameType | None) -> None:
         came.append(number)
-        stop()
+        calls.put(stop)
 
-    def reloading(_signal: int, _frame: FrameType | None) -> None:
-        assert reload is not None
-        reload()
+    def carry_out() -> None:
+        while True:
+            calls.get()()
 
+    threading.Thread(target=carry_out, name="signals", daemon=True).start()
     signal.signal(signal.SIGTERM, stopping)
     signal.signal(signal.SIGINT, stopping)
-    if reload is not None:
-        signal.signal(signal.SIGHUP, reloading)
+    if (call := reload) is not None:
+        signal.signal(signal.SIGHUP, lambda *_: calls.put(call))
     return came

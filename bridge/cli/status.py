@@ -18,11 +18,12 @@ from aolog.cli.lock_holders import Holders, require_log
 from aolog.cli.output import human_bytes, human_seconds, iso_time, json_option, out
 from aolog.cli.parse import DIRECTORY
 from aolog.errors import AologError, NoSuchCursor, NotALog, counted, records_lost
+from aolog.log.cursor_file import cursor_names
 from aolog.maintenance.archive.protection import CURSOR as ARCHIVE
 from aolog.storage.storage import Storage
 from bridge.cli.log_table import lines_of
 from bridge.cli.report import words
-from bridge.config.names import address_of
+from bridge.config.names import BRIDGE, BUFFER, REPLAY, address_of, dead_letter_path
 from bridge.errors import NotRunning
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ _LOSSES_SHOWN = 5  # of each log; --json lists more
 )  # fmt: skip  # options read best one a line
 @click.option("--log", "path", type=DIRECTORY, help="Read the disk: directory of one log.")
 @click.option("--root", type=DIRECTORY, help="Read the disk: directory tree of logs.")
-@click.option("--cursor", default="bridge", show_default=True, help="Name of the cursor on disk.")
+@click.option(
+    "--cursor", default=BRIDGE, show_default=True,
+    help="Name of the cursor on disk. Of a Buffer's log: its own.",
+)  # fmt: skip  # as above
 @json_option
 def status(
     *, http: str | None, file: str | None, path: str | None, root: str | None, cursor: str,
@@ -140,23 +144,27 @@ def _from_disk(path: str | None, root: str | None, cursor: str) -> dict[str, Any
 
 def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
     """A row from the disk. Reads the cursor without its lock."""
+    from bridge.operate.unit_events import is_pulled
+
     holders = Holders(require_log(path))
-    try:
-        found = cursor_state(path, cursor, holders)
-    except NoSuchCursor:
-        with Reader(path) as reader:
-            found = CursorState(cursor, "ok", None, reader.lag(), held=False)
+    names = cursor_names(path, Storage())
+    if cursor == BRIDGE and BRIDGE not in names and BUFFER in names:
+        cursor = BUFFER
+    found = _state(path, cursor, holders)
     lag = found.lag or Lag(None, 0, None)
     losses, unread = _losses_of(path, cursor)
     pruned, at = found.pruned, found.position
     if pruned is not None and at is not None:
         losses.add(pruned, at.ordinal)
+    pulled = cursor == BRIDGE and BRIDGE not in names and is_pulled(path)
+    held = holders.of(path).held if pulled else found.held  # by its writer
     states = {True: "running", False: "stopped", None: "unknown"}
     return {
         "log": name,
         "path": path,
         "cursor": cursor,
-        "state": states[found.held],
+        "state": states[held],
+        "pulled": pulled,
         "committed": None if at is None else at.address,
         "lag_records": lag.records,
         "lag_bytes": lag.bytes,
@@ -164,10 +172,32 @@ def _one(name: str, path: str, cursor: str) -> dict[str, Any]:
         "lost_records": losses.records if unread is None else None,
         "pruned_records": None if pruned is None else pruned.records_lost,
         "gaps": losses.gaps,
+        "dead_lettered": _dead_letters(path, cursor),
         "losses": losses.to_json()["last"],
         "error": unread if found.state == "ok" else found.state,
         "archive": _archive_on_disk(path, holders),
     }
+
+
+def _state(path: str, cursor: str, holders: Holders) -> CursorState:
+    """The state of a cursor; of one that does not exist yet, as if it were before the first record."""
+    try:
+        return cursor_state(path, cursor, holders)
+    except NoSuchCursor:
+        with Reader(path) as reader:
+            return CursorState(cursor, "ok", None, reader.lag(), held=False)
+
+
+def _dead_letters(path: str, cursor: str) -> int | None:
+    """How many were not sent again; None if that cannot be read."""
+    letters = dead_letter_path(path, cursor)
+    if not Storage().exists(letters):
+        return 0
+    try:
+        lag = _state(letters, REPLAY, Holders(require_log(letters))).lag
+    except AologError:
+        return None
+    return None if lag is None else lag.records
 
 
 def _archive_on_disk(path: str, holders: Holders) -> dict[str, Any] | None:
@@ -193,12 +223,6 @@ def _losses_of(path: str, cursor: str) -> tuple[KnownGaps, str | None]:
         return KnownGaps(), error.code
 
 
-def cluster_words(cluster: dict[str, Any]) -> str:
-    """Whether a cluster answers. cluster: of `/status`."""
-    since_s = max(0.0, time.time() - cluster["since_s"])
-    return f"cluster {cluster['cluster']}: {cluster['state']}, for {human_seconds(since_s)}"
-
-
 def summary(whole: dict[str, Any]) -> str:
     """All logs together, without the reasons. whole: the overview of `/status`."""
     text = f"{whole['state']}: {counted(whole['logs'], 'log')}, {words(whole)}"
@@ -214,7 +238,12 @@ def headlines(found: dict[str, Any]) -> list[str]:
     of_logs = {f"{log['log']}: {log['error']}" for log in found["logs"]}
     if whole["error"] and whole["error"] not in of_logs:  # the root is missing
         lines.append(whole["error"])
-    return lines + [cluster_words(cluster) for cluster in found.get("clusters", ())]
+    for cluster in found.get("clusters", ()):
+        since_s = max(0.0, time.time() - cluster["since_s"])
+        lines.append(
+            f"cluster {cluster['cluster']}: {cluster['state']}, for {human_seconds(since_s)}"
+        )
+    return lines
 
 
 def _archive_words(archive: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from bridge.cli.running import on_signals
 from bridge.cli.status import ask, headlines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from rich.text import Text
 
 _EVERY_S = 1.0
@@ -27,7 +26,7 @@ _STYLES = {
     "live": "green", "draining": "blue", "limited": "blue", "connecting": "yellow", "paused": "yellow",
     "blocked": "red",
 }  # fmt: skip  # a table
-_DEAD = {"no answer", "refuses"}  # nothing is green under such a cluster
+_DEAD = {"stalled", "no answer", "refuses"}  # nothing is green under such a cluster
 _KEYS = "q quit   o order: {order}"
 
 

@@ -4,14 +4,16 @@
 This room does not know how a log is delivered: files go through a log and the bridge.
 
 Read in this order: errors, properties (the Java client's and kafka-fast's keys), config, connection;
-delivery and producer; received, positions, heartbeat and consumer; aio (asyncio); signing; metrics;
-consume_command; then the two packages. Each name is loaded when it is used: Kafka's client takes a while to
-import.
+compiled (the half in C), delivery and producer; received, positions, heartbeat and consumer; aio (asyncio);
+signing; metrics; consume_command; then the two packages. Each name is loaded when it is used: Kafka's client
+takes a while to import.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bridge.errors import loading
 
 if TYPE_CHECKING:
     from bridge.client.aio import AsyncConsumer, AsyncProducer
@@ -36,15 +38,7 @@ __all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Delivery", "Heartbeat"
 
 
 if not TYPE_CHECKING:  # otherwise mypy would accept any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        found = getattr(import_module(f"bridge.client.{_MODULES[name]}"), name)
-        globals()[name] = found
-        return found
+    __getattr__ = loading(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

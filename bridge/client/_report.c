@@ -1,11 +1,13 @@
-/* The attributes and the call of delivery.Delivery, and the count of answers in delivery.Answers. A program has one for each message under way, often
- * hundreds of thousands. The collector of cycles visits each object of a Python class several times,
- * which costs a third of a send; it does not know these. They are in no cycle: nothing that they refer
- * to refers to them.
+/* The attributes and the call of delivery.Delivery, the count of answers in delivery.Answers, and the messages of a
+ * Buffer (_queue.h). A program has one delivery for each message under way, often hundreds of thousands. The collector
+ * of cycles visits each object of a Python class several times, which costs a third of a send; it does not know these.
+ * They are in no cycle: nothing that they refer to refers to them.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
+
+#include "_queue.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -107,12 +109,14 @@ PyInit__report(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *type = PyType_FromSpec(&spec), *queue = PyType_FromSpec(&queue_spec);
     answers_type = (PyTypeObject *)PyType_FromSpec(&answers_spec); /* kept as long as the process */
-    if (type == NULL || answers_type == NULL ||
+    if (type == NULL || queue == NULL || answers_type == NULL ||
+        pthread_atfork(NULL, NULL, after_fork_in_child) != 0 || PyModule_AddObjectRef(module, "Queue", queue) < 0 ||
         PyModule_AddObjectRef(module, "Delivery", type) < 0 ||
         PyModule_AddObjectRef(module, "Answers", (PyObject *)answers_type) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
+    Py_XDECREF(queue);
     return module;
 }

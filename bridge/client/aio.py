@@ -1,46 +1,31 @@
-"""The clients for asyncio: a producer on confluent-kafka's own AIOProducer, and Consumer in a thread.
+"""The clients for asyncio: Producer, whose reports a thread takes, and Consumer in a thread.
 
 The configuration, heartbeats and errors are those of Producer and Consumer. Differences: a producer's
-`send` returns when the message is acknowledged, and many may be awaited at once; AIOProducer takes no
-headers, so a producer's signing is refused; a consumer has neither `fetch` nor `backfill`. Make both
-inside a running loop.
+`send` returns when the message is acknowledged, and many may be awaited at once; its signing is refused; a
+consumer has neither `fetch` nor `backfill`. Make both inside a running loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import re
 import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
-
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.aio import AIOProducer
+from typing import NamedTuple, Self, TypeVar
 
 from aolog.aio import Worker
-from bridge.client.config import load
-from bridge.client.connection import client_settings
+from bridge.client.config import Source, load
 from bridge.client.consumer import Consumer, until
-from bridge.client.delivery import send_failed
-from bridge.client.errors import KeyRefused, MissingTopic
-from bridge.client.heartbeat import make_heartbeat
+from bridge.client.delivery import Delivery
+from bridge.client.errors import KeyRefused
+from bridge.client.heartbeat import Heartbeat, Silence
 from bridge.client.producer import Producer
-from bridge.kafka.client import made
-from bridge.kafka.client_queue import over_queue, queue_kbytes_of
-from bridge.kafka.topic_names import is_topic_name
+from bridge.client.received import Received
 
-if TYPE_CHECKING:
-    import re
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from bridge.client.config import Source
-    from bridge.client.heartbeat import Heartbeat, Silence
-    from bridge.client.received import Received
-
-__all__ = ["AsyncConsumer", "AsyncProducer", "Sent"]
-
-_log = logging.getLogger("bridge.client")
 _SLICE_S = 0.2
+_ROOM_S = 0.01  # between looks for room in the queue
+_REPORTS_S = 0.05  # another thread may have taken the report that is waited for
 _T = TypeVar("_T")
 
 
@@ -59,22 +44,14 @@ class AsyncProducer:
     def __init__(self, source: Source) -> None:
         options = load(source, "producer")
         if options.signing is not None:
-            raise KeyRefused(
-                ["Signing: confluent-kafka's asyncio client takes no headers; use Producer"]
-            )
+            raise KeyRefused(["Signing: the asyncio client does not sign; use Producer"])
         if options.topic_settings:
             raise KeyRefused(["Topics: use Producer, or a producer for each topic"])
         self.notices = options.notices
-        self._client_id = options.settings.get("client.id", "aolog-client")
-        settings = client_settings(options.settings, "producer")
-        # Its own timer looks at reports every 0.1 s at best; `_drive` does while there are some.
-        self._producer = made(_aio_producer, settings)
-        self._queue_kbytes = queue_kbytes_of(settings)
+        self._producer = Producer(options._replace(is_sync=True))  # which does not linger
+        self._calls = Worker("client-producer")
+        self._under_way: list[tuple[asyncio.Future[None], Delivery]] = []
         self._driving: asyncio.Task[None] | None = None
-        self._topics: set[str] = set()
-        self._beating: asyncio.Task[None] | None = None
-        if options.heartbeat_s is not None:
-            self._beating = asyncio.ensure_future(self._beat(options.heartbeat_s))
 
     async def send(
         self,
@@ -84,22 +61,19 @@ class AsyncProducer:
         partition: int | None = None,
     ) -> Sent:
         """Sends a message and waits for the acknowledgement. Raises SendFailed, MissingTopic."""
-        if topic not in self._topics and not is_topic_name(topic):
-            raise MissingTopic([f"{topic!r} is not a topic's name"])
-        self._topics.add(topic)
-        if (why := over_queue(len(data or b""), self._queue_kbytes)) is not None:
-            raise send_failed(topic, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, why))
-        where = {} if partition is None else {"partition": partition}
-        key = key.encode() if isinstance(key, str) else key
-        try:
-            outcome = await self._producer.produce(topic, data, key, **where)
-            self._start_driving()
-            message = await outcome
-        except KafkaException as error:
-            raise send_failed(topic, error.args[0]) from None
-        if message.error() is not None:
-            raise send_failed(topic, message.error())
-        return Sent(topic, message.partition(), message.offset(), message.timestamp()[1])
+        while True:
+            try:
+                delivery = self._producer.send(topic, data, key, partition, wait=False, block=False)
+                break
+            except BufferError:  # librdkafka's queue is full
+                await asyncio.sleep(_ROOM_S)
+        known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.append((known, delivery))
+        if self._driving is None or self._driving.done():
+            self._driving = asyncio.ensure_future(self._drive())
+        await known
+        delivery.result()
+        return Sent(topic, delivery.partition, delivery.offset, delivery.timestamp)
 
     async def send_string(
         self, topic: str, text: str, key: bytes | str | None = None, partition: int | None = None
@@ -107,34 +81,32 @@ class AsyncProducer:
         """As `send`, of a string in UTF-8."""
         return await self.send(topic, text.encode(), key, partition)
 
-    def _start_driving(self) -> None:
-        if self._driving is None or self._driving.done():
-            self._driving = asyncio.ensure_future(self._drive())
-
     async def _drive(self) -> None:
-        """Sends what the current turn of the loop has collected, and takes reports."""
-        await asyncio.sleep(0)
-        while len(self._producer):
-            await self._producer.flush(_SLICE_S)
-
-    async def _beat(self, interval_s: float) -> None:
-        while True:
-            await asyncio.sleep(interval_s)
-            for topic in sorted(self._topics):
-                message = make_heartbeat(topic, self._client_id).to_json()
-                outcome = await self._producer.produce(topic, message)
-                outcome.add_done_callback(_note_failure)
-                self._start_driving()
+        """Takes reports while messages are under way."""
+        while self._under_way:
+            await self._calls.run(partial(self._producer.serve, _REPORTS_S))
+            left = []
+            for known, delivery in self._under_way:
+                if not delivery.is_known:
+                    left.append((known, delivery))
+                    continue
+                delivery.ignore_failure()  # `send` raises it, unless its task was cancelled
+                if not known.done():
+                    known.set_result(None)
+            self._under_way = left
 
     async def flush(self) -> None:
         """Waits until every message is acknowledged or has failed."""
-        await self._producer.flush()
+        if self._driving is not None:
+            await asyncio.shield(self._driving)
 
     async def close(self) -> None:
         """Flushes and ends."""
-        if self._beating is not None:
-            self._beating.cancel()
-        await self._producer.close()
+        if not self._calls.ended:
+            await self.flush()
+            closing = self._calls.begin(self._producer.close)
+            self._calls.end()
+            await asyncio.shield(closing)
 
     __reduce__ = Producer.__reduce__  # raises
 
@@ -226,12 +198,3 @@ def _in_loop(call: Callable[[_T], None] | None) -> Callable[[_T], None] | None:
         loop.call_soon_threadsafe(call, found)
 
     return later
-
-
-def _aio_producer(settings: dict[str, Any], logger: logging.Logger) -> AIOProducer:
-    return AIOProducer({**settings, "logger": logger}, buffer_timeout=0)
-
-
-def _note_failure(outcome: asyncio.Future[Any]) -> None:
-    if not outcome.cancelled() and outcome.exception() is not None:
-        _log.warning("heartbeat: %s", outcome.exception())

@@ -10,7 +10,6 @@ topics). A setting may be `{"file": PATH}` or `{"env": NAME}`. Nothing here conn
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_pascal
 
 from aolog.errors import AologError
@@ -34,7 +33,9 @@ from bridge.client.errors import (
     WrongType,
     refuse,
 )
-from bridge.client.properties import IGNORED, REFUSED, RENAMED, Side, translate
+from bridge.client.properties import IGNORED, REFUSED, RENAMED, Side, Translation, translate
+from bridge.config.load import nearest
+from bridge.config.models import StrictTable
 from bridge.config.names import check_servers
 from bridge.config.secrets import read_text
 from bridge.config.settings import read_settings
@@ -57,18 +58,13 @@ def _interval_s(written: float | None) -> float | None:
 
 
 HeartbeatInterval: TypeAlias = Annotated[float | None, AfterValidator(_interval_s)]
-_NEAR = 0.7  # for difflib: a letter or two are wrong
-_NEAR = 0.7  # for difflib: a letter or two are wrong
 TableT = TypeVar("TableT", bound="Table")
 
 
-class Table(BaseModel):
-    """A table of hazdev-broker's: its keys are written in PascalCase, and no others are taken."""
+class Table(StrictTable):
+    """A table of hazdev-broker's: its keys are written in PascalCase."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True,
-        alias_generator=to_pascal, validate_by_name=False,
-    )  # fmt: skip  # one call
+    model_config = ConfigDict(alias_generator=to_pascal, validate_by_name=False)
 
 
 class SigningTable(Table):
@@ -104,16 +100,15 @@ class _Application(Table):
 
 
 class Options(NamedTuple):
-    """A checked configuration. settings: librdkafka's, without defaults. topic_settings: of single
-    topics, laid over those. topics: which the application's file names."""
+    """A checked configuration."""
 
-    settings: dict[str, str]
-    topic_settings: dict[str, dict[str, str]]
+    settings: dict[str, str]  # librdkafka's, without defaults
+    topic_settings: dict[str, dict[str, str]]  # of single topics, in place of those
     is_sync: bool
     poll_records: int
     heartbeat_s: float | None
     signing: SigningTable | None
-    topics: list[str]
+    topics: list[str]  # which the application's file names
     base: Path
     notices: list[str]
 
@@ -216,21 +211,14 @@ def _problem(found: Any) -> Problem:
     if found["type"] == "extra_forbidden":
         tables = (ClientTable, SigningTable, _TopicTable, _Application)
         known = [to_pascal(name) for table in tables for name in table.model_fields]
-        near = difflib.get_close_matches(names[-1], known, n=1, cutoff=_NEAR)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-        return Problem(UnknownKey, f"{where}: unknown key{guess}")
+        return Problem(UnknownKey, f"{where}: unknown key{nearest(names[-1], known)}")
+    kind: type[WrongConfiguration] = WrongType
+    message = found["msg"][0].lower() + found["msg"][1:]
+    if found["type"] == "missing":
+        kind, message = WrongConfiguration, "is missing"
     if names and names[0] in {"Topic", "TopicList"}:
-        return Problem(MissingTopic, f"{where}: {_message(found)}")
-    if found["type"] == "missing":
-        return Problem(WrongConfiguration, f"{where}: is missing")
-    return Problem(WrongType, f"{where}: {_message(found)}")
-
-
-def _message(found: Any) -> str:
-    if found["type"] == "missing":
-        return "is missing"
-    message: str = found["msg"]
-    return message[0].lower() + message[1:]
+        kind = MissingTopic
+    return Problem(kind, f"{where}: {message}")
 
 
 def options_of(
@@ -248,26 +236,22 @@ def options_of(
     wanted = "ProducerConfig" if side == "producer" else "ConsumerConfig"
     if table.type.removeprefix("Kafka") != wanted:
         problems.append(Problem(WrongType, f"Type: is {table.type}, and a {side} takes {wanted}"))
-    plain, wrong = _plain({**table.properties, **(more or {})}, base)
-    done = translate(plain, side)
-    problems += [*wrong, *done.problems]
+    found: list[Translation] = []  # of all topics, then of each in table.topics
+    for own in ({}, *table.topics.values()):
+        plain, wrong = _plain({**table.properties, **(more or {}), **own}, base)
+        found.append(translate(plain, side))
+        problems += [*wrong, *found[-1].problems]
+    done, *of_topics = found
     if side == "consumer" and table.topics:
         problems.append(
             Problem(UnknownKey, "Topics: only a producer has settings of single topics")
         )
-    topic_settings: dict[str, dict[str, str]] = {}
-    for topic, properties in table.topics.items():
-        own, wrong = _plain({**table.properties, **(more or {}), **properties}, base)
-        of_topic = translate(own, side)
-        topic_settings[topic] = of_topic.settings
-        problems += [*wrong, *of_topic.problems]
     problems += _lacking(done.settings, side)
-    for settings in (done.settings, *topic_settings.values()):
-        refused = check_settings(
-            settings, side
-        )  # what is wrong together may follow from a problem above
+    for each in found:  # what is wrong together may follow from a problem above
+        refused = check_settings(each.settings, side)
         problems += [one for one in refused if not problems or one.kind is UnknownKey]
     refuse(problems, path)
+    topic_settings = {t: one.settings for t, one in zip(table.topics, of_topics, strict=True)}
     return Options(
         done.settings, topic_settings, done.is_sync, done.poll_records, table.heartbeat_interval,
         table.signing, topics or [], base, [*(notices or []), *done.notices],

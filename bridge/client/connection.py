@@ -6,22 +6,19 @@ The settings are checked with a client that has no servers: it connects to nothi
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from bridge.client.errors import Problem, UnknownKey, WrongType
+from bridge.client.properties import Side
 from bridge.config.settings import refused_keys
 from bridge.kafka.client import made, words
 from bridge.kafka.client_queue import QUEUE_KBYTES
 from bridge.kafka.known_settings import meant
 from bridge.kafka.setting_files import unreadable_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from bridge.client.properties import Side
 
 _log = logging.getLogger("bridge.client")
 _SAID_MAX = 20  # causes until something arrives: a broker's name may be in each

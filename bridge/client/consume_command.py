@@ -82,8 +82,10 @@ def consume(
                 if not drain or message.offset() < ends[place]:
                     if as_json:
                         out.json(_json_of(message, omissions))
+                    elif style == "value":
+                        out.write((message.value() or b"") + b"\n")
                     else:
-                        _print(message, style)
+                        print_line(message)
                     printed += 1
                 if drain and message.offset() >= ends[place] - 1:
                     left.discard(place)
@@ -110,27 +112,13 @@ def _offsets(cluster: Catalog, places: list[Place], begin: str) -> dict[Place, i
 
 
 def _json_of(message: Any, omissions: Omissions) -> dict[str, Any]:
-    from bridge.kafka.consumed import LeftOut, headers_of, time_ms_of
+    from bridge.client.received import received
 
-    headers, left_out = headers_of(message)
-    if left_out:
-        omissions.note(message.topic(), message.partition(), message.offset(), LeftOut(left_out))
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": time_ms_of(message),
-        "key": bytes_as_json(message.key()),
-        "value": bytes_as_json(message.value()),
-        "headers": [[name, bytes_as_json(value)] for name, value in headers],
-    }
-
-
-def _print(message: Any, style: str) -> None:
-    if style == "value":
-        out.write((message.value() or b"") + b"\n")
-    else:
-        print_line(message)
+    found = received(message, omissions)._asdict()
+    del found["headers_left_out"]
+    bytes_found = {name: bytes_as_json(found[name]) for name in ("key", "value")}
+    headers = [[name, bytes_as_json(value)] for name, value in found["headers"]]
+    return {**found, **bytes_found, "headers": headers}
 
 
 def print_line(message: Any) -> None:

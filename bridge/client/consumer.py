@@ -19,22 +19,20 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from aolog.errors import AologError, UsageError, not_copied
-from bridge.client.config import load
+from bridge.client.config import Source, load
 from bridge.client.connection import Waiting, client_settings, interruptible
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed
-from bridge.client.heartbeat import HeartbeatWatch, heartbeat_in
+from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, Silence, heartbeat_in
 from bridge.client.metrics import families
 from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
 from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
-from bridge.kafka.consumed import LeftOut, Omissions
+from bridge.kafka.consumed import Omissions
 from bridge.kafka.error_table import Kind, kind_of, row_of
 from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
-    from bridge.client.config import Source
-    from bridge.client.heartbeat import Heartbeat, Silence
-    from bridge.client.positions import PositionKeeper
+    from bridge.client.files.log_tap import LogTap
     from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.client")
@@ -47,9 +45,9 @@ class Consumer:
     """A member of a consumer group. For one thread at a time.
 
     source: JSON text, a dictionary, or the path of a file; topics that an application's file names are
-    subscribed. on_heartbeat, on_overdue: called in `poll`. keeper: of positions; see
-    positions.py. Offsets are committed automatically unless enable.auto.commit
-    is false; see positions.py. Raises WrongConfiguration, or the class of the mistake.
+    subscribed. on_heartbeat, on_overdue: called in `poll`. keeper: of positions of its own. Offsets are
+    committed automatically unless enable.auto.commit is false; see positions.py. Raises
+    WrongConfiguration, or the class of the mistake.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class Consumer:
         *,
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
         on_overdue: Callable[[Silence], None] | None = None,
-        keeper: PositionKeeper | None = None,
+        keeper: LogTap | None = None,
     ) -> None:
         options = load(source, "consumer")
         self.notices = options.notices
@@ -208,7 +206,7 @@ class Consumer:
         return records
 
     def _take(self, message: Any, records: list[Received]) -> None:
-        record = self._decoded(message)
+        record = received(message, self._omissions)
         if self._verifier is not None:
             try:
                 self._verifier.check(message)
@@ -226,13 +224,6 @@ class Consumer:
             self._watch.take(heartbeat)
         else:
             records.append(record)
-
-    def _decoded(self, message: Any) -> Received:
-        record = received(message)
-        if record.headers_left_out:
-            what = LeftOut(record.headers_left_out)
-            self._omissions.note(record.topic, record.partition, record.offset, what)
-        return record
 
     def _go_back(self, messages: list[Any]) -> None:
         """These were received and are to be received again."""
@@ -294,7 +285,7 @@ class Consumer:
                     continue
                 error = message.error()
                 if error is None:
-                    found.append(self._decoded(message))
+                    found.append(received(message, self._omissions))
                 elif error.name() == "_PARTITION_EOF":
                     break
                 elif (

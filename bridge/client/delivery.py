@@ -5,17 +5,15 @@ A Delivery is the callback that librdkafka calls with the report, and so one obj
 
 from __future__ import annotations
 
-import importlib
 import time
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from aolog.format.native.speed import backend
+from confluent_kafka import KafkaError, Message, Producer
+
+from bridge.client.compiled import compiled
 from bridge.client.connection import interruptible
 from bridge.client.errors import SendFailed
 from bridge.kafka.error_table import row_of
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
 
 _WAIT_S = 0.05  # another thread may have served the report; a signal's handler runs so soon
 _IN_C = {"__slots__", "_message", "_route", "answered", "__init__", "__call__"}
@@ -24,27 +22,22 @@ _ClassT = TypeVar("_ClassT", bound=type)
 
 def _kept_by_c(kept: _ClassT) -> _ClassT:
     """The same class with `_report.c` for its attributes and its call, if that could be compiled."""
-    if backend != "compiled":
-        return kept
-    try:
-        compiled: Any = getattr(importlib.import_module("bridge.client._report"), kept.__name__)
-    except (ImportError, AttributeError):
+    in_c = compiled(kept.__name__)
+    if in_c is None:
         return kept
     for name in vars(kept).keys() - _IN_C:
-        setattr(compiled, name, vars(kept)[name])
-    return cast("_ClassT", compiled)
+        setattr(in_c, name, vars(kept)[name])
+    return cast("_ClassT", in_c)
 
 
 class Failures:
-    """Messages of a producer that failed. count: since its start. untaken: those that nobody has
-    asked for, by their identity in memory. A failure holds no reference to a
-    Delivery: the garbage collector cannot free cycles through objects of `_report.c`. away: the client's last
-    report of a broker that cannot be reached."""
+    """Messages of a producer that failed. None holds a reference to a Delivery: the garbage collector cannot
+    free cycles through objects of `_report.c`."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.away: str | None = None
-        self.untaken: dict[int, Message] = {}
+        self.count = 0  # since its start
+        self.away: str | None = None  # the client's last report of a broker that it cannot reach
+        self.untaken: dict[int, Message] = {}  # that nobody has asked for, by identity in memory
 
 
 @_kept_by_c
@@ -111,6 +104,11 @@ class Delivery:
         self._message = message
 
     @property
+    def is_known(self) -> bool:
+        """Whether the outcome is known by the reports that were taken."""
+        return self._message is not None
+
+    @property
     def done(self) -> bool:
         """Whether the outcome is known. Does not wait."""
         if self._message is None:
@@ -145,15 +143,13 @@ class Delivery:
     @property
     def partition(self) -> int:
         """The partition's number."""
-        partition = self._place().partition()
-        assert partition is not None  # it is acknowledged
+        partition: int = self._place().partition()
         return partition
 
     @property
     def offset(self) -> int:
         """The offset in the partition."""
-        offset = self._place().offset()
-        assert offset is not None  # it is acknowledged
+        offset: int = self._place().offset()
         return offset
 
     @property
@@ -162,9 +158,8 @@ class Delivery:
         milliseconds: int = self._place().timestamp()[1]
         return milliseconds
 
-    def _place(self) -> Message:
-        self.result()
-        assert self._message is not None
+    def _place(self) -> Any:
+        self.result()  # an acknowledged message has a place
         return self._message
 
     def __repr__(self) -> str:

@@ -6,13 +6,11 @@ several kinds, it is a `WrongConfiguration` with all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from aolog.errors import CorruptionError, UsageError
 from bridge.errors import DestinationError, WrongConfiguration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class BrokenJSON(WrongConfiguration):

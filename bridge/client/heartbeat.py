@@ -59,9 +59,8 @@ def make_heartbeat(topic: str, client_id: str) -> Heartbeat:
 
 
 class HeartbeatSender:
-    """Sends a heartbeat to each topic at an interval, in a thread of its own while there is one.
-
-    send: queues a message for a topic; an error of this project is logged."""
+    """Sends a heartbeat to each topic at an interval, if there is one, in a thread of its own. send: queues a
+    message for a topic; an error is logged."""
 
     def __init__(
         self, client_id: str, interval_s: float | None, send: Callable[[str, bytes], None]
@@ -71,10 +70,9 @@ class HeartbeatSender:
         self._send = send
         self._topics: set[str] = set()
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
         self.sent = 0
+        self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeats")
         if interval_s is not None:
-            self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeats")
             self._thread.start()
 
     def add(self, topic: str) -> None:
@@ -93,21 +91,22 @@ class HeartbeatSender:
                     self.sent += 1
                 except AologError as error:
                     _log.warning("heartbeat: %s", error)
+                except Exception:  # noqa: BLE001 -- the next one is sent still: silence means that the sender is dead
+                    _log.exception("heartbeat of %s", topic)
 
     def close(self) -> None:
         """Ends the thread."""
         self._stop.set()
-        if self._thread is not None:
+        if self._interval_s is not None:
             self._thread.join()
 
 
 class Silence(NamedTuple):
-    """How long a sender has been silent. client_id: empty where the topic never had one. age_s:
-    since its last heartbeat, or since the consumer began to wait for one."""
+    """How long a sender has been silent."""
 
     topic: str
-    client_id: str
-    age_s: float
+    client_id: str  # empty where the topic never had one
+    age_s: float  # since its last heartbeat, or since the consumer began to wait for one
 
 
 class HeartbeatWatch:

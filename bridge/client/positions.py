@@ -8,43 +8,25 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bridge.kafka.client import ANSWER_S, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from confluent_kafka import Consumer
-
+    from bridge.client.files.log_tap import LogTap
     from bridge.client.received import Received
     from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.client")
 
 
-class PositionKeeper(Protocol):
-    """A program that keeps positions itself."""
-
-    def start_of(
-        self, place: Place, committed: int, note: str, low: int | None, high: int | None
-    ) -> int | None:
-        """Where to begin in a partition that is assigned; None: as the committed offset and
-        auto.offset.reset say. committed: the offset that the group has committed (negative: none),
-        and the note beside it. low, high: its first offset and its end; None: there was no answer."""
-
-    def note_of(self, topic: str) -> str:
-        """What is committed beside offsets of the topic."""
-
-
 class Positions:
-    """keeper: None: what the group has committed counts."""
+    """keeper: of positions of its own; None: what the group has committed counts."""
 
-    def __init__(
-        self, consumer: Consumer, *, incremental: bool, keeper: PositionKeeper | None
-    ) -> None:
+    def __init__(self, consumer: Consumer, *, incremental: bool, keeper: LogTap | None) -> None:
         self._consumer = consumer
         self._incremental = incremental
         self._keeper = keeper
@@ -71,7 +53,7 @@ class Positions:
         assign(list(places.values()))
 
     def _own_starts(
-        self, keeper: PositionKeeper, partitions: list[TopicPartition]
+        self, keeper: LogTap, partitions: list[TopicPartition]
     ) -> dict[Place, TopicPartition]:
         found: dict[Place, TopicPartition] = {}
         asked = partitions

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from aolog.errors import RecordRefused, counted, not_copied
-from bridge.client.config import load
+from bridge.client.config import Source, load
 from bridge.client.connection import Waiting, client_settings, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender
 from bridge.client.metrics import families
+from bridge.client.signing import Sign
 from bridge.kafka.client import ALL_DOWN, away, let_go, made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 from bridge.kafka.headers import client_headers
 from bridge.kafka.topic_names import is_topic_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bridge.client.config import Source
-    from bridge.client.signing import Sign
 
 _log = logging.getLogger("bridge.client")
 _WAIT_S = 0.1  # a signal's handler runs so soon
@@ -96,13 +93,15 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
         wait: bool | None = None,
+        block: bool = True,
     ) -> Delivery:
         """Sends a message; its topic, partition, offset and timestamp.
 
         wait: whether to wait for the acknowledgement; None: as producer.type says. An asynchronous
         Delivery waits when one of its attributes is asked for. Where librdkafka's queue is full,
-        the call waits for room; a message larger than the queue fails at once. Raises SendFailed,
-        MissingTopic, ClientClosed, and RecordRefused for what can be no message.
+        the call waits for room, or without `block` raises BufferError; a message larger than the queue
+        fails at once. Raises SendFailed, MissingTopic, ClientClosed, and RecordRefused for what can be no
+        message.
         """
         route = self._routes.get(topic) or self._route_to(topic)
         if key is not None and isinstance(key, str):
@@ -131,7 +130,7 @@ class Producer:
                 raise send_failed(topic, error.args[0]) from None
             except (TypeError, ValueError, OverflowError) as error:
                 raise RecordRefused(f"the client cannot take a message: {error}") from None
-            self._wait_for_room(route, data)
+            self._wait_for_room(route, data, block=block)
         self._sent = sent = self._sent + 1
         if self._is_sync if wait is None else wait:
             delivery.result()
@@ -140,12 +139,15 @@ class Producer:
                 route.producer.poll(0)
         return delivery
 
-    def _wait_for_room(self, route: Route, data: bytes | None) -> None:
-        """Waits a moment for room in the queue. Raises SendFailed if it never has room for this."""
+    def _wait_for_room(self, route: Route, data: bytes | None, *, block: bool) -> None:
+        """Waits a moment for room in the queue. Raises SendFailed if it never has room for this, and BufferError
+        without `block`."""
         why = over_queue(len(data or b""), self._queue_kbytes[route.producer])
         if why is not None:
             self._failures.count += 1
             raise send_failed(route.topic, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, why))
+        if not block:
+            raise BufferError
         with interruptible():
             route.producer.poll(_WAIT_S)
 
@@ -178,8 +180,13 @@ class Producer:
         """For the heartbeats' thread. A failure shows in the status, and never in the program."""
         delivery = self.send(topic, message, wait=False)
         delivery.ignore_failure()
+        self.serve(0)
+
+    def serve(self, timeout_s: float) -> None:
+        """Takes reports on messages; waits so long for the first."""
         for producer in self._producers:
-            producer.poll(0)
+            with suppress(KafkaException):  # a fatal error, which is also each message's
+                producer.poll(timeout_s)
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -19,13 +19,12 @@ Settings: TypeAlias = dict[str, str]
 
 
 class Translation(NamedTuple):
-    """settings: librdkafka's. is_sync: how `send` returns. poll_records: the most that one poll
-    returns. notices: sentences about what was changed or ignored."""
+    """Of a client's properties."""
 
-    settings: Settings
-    is_sync: bool
-    poll_records: int
-    notices: list[str]
+    settings: Settings  # librdkafka's
+    is_sync: bool  # how `send` returns
+    poll_records: int  # the most that one poll returns
+    notices: list[str]  # sentences about what was changed or ignored
     problems: list[Problem]
 
 
@@ -94,6 +93,7 @@ _ASSIGNORS = {
     "CooperativeSticky": "cooperative-sticky",
     "Sticky": "",
 }
+_WHERE = {"true": "earliest", "false": "latest"}
 
 
 def _number(value: str, low: int = 0) -> int:
@@ -101,14 +101,6 @@ def _number(value: str, low: int = 0) -> int:
     if number < low:
         raise ValueError
     return number
-
-
-def _flag(value: str) -> bool:
-    return {"true": True, "false": False}[value.strip().lower()]
-
-
-def _memory(value: str) -> Settings:
-    return {"queue.buffering.max.kbytes": str(max(1, _number(value, 1) // 1024))}
 
 
 def _assignors(value: str) -> Settings:
@@ -119,38 +111,28 @@ def _assignors(value: str) -> Settings:
     return {"partition.assignment.strategy": ",".join(found)}
 
 
-def _reset(value: str) -> Settings:
-    return {"auto.offset.reset": "error" if value == "none" else value}
-
-
 def _as(name: str) -> Callable[[str], Settings]:
     return lambda value: {name: str(_number(value))}
 
 
-def _codec(value: str) -> Settings:
-    return {"compression.type": ["none", "gzip", "snappy"][_number(value)]}
-
-
-def _earliest(value: str) -> Settings:
-    return {"auto.offset.reset": "earliest" if _flag(value) else "latest"}
-
-
 # Keys whose value is written otherwise, or has to be a whole number.
 CONVERTED: dict[str, Callable[[str], Settings]] = {
-    "buffer.memory": _memory,
+    "buffer.memory": lambda value: {
+        "queue.buffering.max.kbytes": str(max(1, _number(value, 1) // 1024))
+    },
     "queue.buffering.max.kbytes": _as("queue.buffering.max.kbytes"),
     "partition.assignment.strategy": _assignors,
-    "auto.offset.reset": _reset,
+    "auto.offset.reset": lambda value: {"auto.offset.reset": "error" if value == "none" else value},
     "batch-num-messages": _as("batch.num.messages"),
     "queue-buffering-max-ms": _as("linger.ms"),
     "batch-byte-limit": _as("batch.size"),
     "max-wait-time": _as("fetch.wait.max.ms"),
     "min-bytes": _as("fetch.min.bytes"),
     "max-bytes": _as("fetch.max.bytes"),
-    "codec": _codec,
+    "codec": lambda value: {"compression.type": ["none", "gzip", "snappy"][_number(value)]},
     "offset-commit-freq": _as("auto.commit.interval.ms"),
     "fetch-timeout": _as("socket.timeout.ms"),
-    "use-earliest": _earliest,
+    "use-earliest": lambda value: {"auto.offset.reset": _WHERE[value.strip().lower()]},
     "metadata-timeout": _as("socket.timeout.ms"),
 }
 # kafka-fast bounds two kinds of request apart, and librdkafka all of them together.

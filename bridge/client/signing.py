@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from aolog.errors import AologError
-from aolog.format.signature import parse_keys, sign
+from aolog.format.signature import Keys, parse_keys, sign
+from bridge.client.config import SigningTable
 from bridge.client.errors import SignatureForged, SignatureMissing, WrongType
 from bridge.config.secrets import read_text
 from bridge.kafka.consumed import headers_of
-
-if TYPE_CHECKING:
-    from aolog.format.signature import Keys
-    from bridge.client.config import SigningTable
 
 _APPENDED_BY_THE_BROKER = 2  # confluent-kafka's TIMESTAMP_LOG_APPEND_TIME
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from bridge.config.secrets import stamps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bridge.config.secrets import Setting
+from bridge.config.secrets import Setting, stamps
 
 _log = logging.getLogger("bridge")
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from aolog.errors import AologError
 from bridge.config.models import Archive, Cluster, Config, Route
@@ -22,11 +23,6 @@ from bridge.config.names import check_cursor
 from bridge.config.secrets import read_text
 from bridge.config.settings import dotted
 from bridge.errors import WrongConfiguration
-
-if TYPE_CHECKING:
-    import os
-
-    from pydantic import BaseModel
 
 _NEAR = 0.7  # for difflib; with less, "colour" is near to "cluster"
 
@@ -86,7 +82,9 @@ def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Conf
         for found in error.errors(include_url=False, include_context=True):
             problems += _problem(found["loc"], found["type"], found["msg"], found["input"])
     problems += _unmet(raw)
-    if problems or config is None:
+    if config is not None and not problems:
+        problems = _cursors(config)
+    if config is None or problems:
         raise WrongConfiguration(problems)
     return config
 
@@ -130,8 +128,12 @@ def _put(raw: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 def _problem(loc: tuple[int | str, ...], kind: str, message: str, given: object) -> list[str]:
     where = _where(loc)
+    if kind == "extra_forbidden" and len(loc) == 1 and where in Cluster.model_fields:
+        return [
+            f"{where}: is a key of a cluster: write [clusters.main], and below it {where} = ..."
+        ]
     if kind == "extra_forbidden":
-        return [f"{where}: unknown key{_nearest(str(loc[-1]), _known(loc[:-1]))}"]
+        return [f"{where}: unknown key{nearest(str(loc[-1]), _known(loc[:-1]))}"]
     if kind == "missing":
         return [f"{where}: is missing"]
     if kind == "value_error":  # from our own validators
@@ -139,8 +141,8 @@ def _problem(loc: tuple[int | str, ...], kind: str, message: str, given: object)
         if loc[-1] == "settings":  # each line begins with its key
             return [where + (line if line.startswith(":") else f".{line}") for line in lines]
         return [f"{where}: {line}" for line in lines]
-    if kind.endswith("_type") or kind == "literal_error":
-        message += f", not {type(given).__name__}" if kind.endswith("_type") else ""
+    if kind.endswith("_type"):
+        message += f", not {type(given).__name__}"
     return [f"{where}: {message[0].lower()}{message[1:]}"]
 
 
@@ -153,17 +155,13 @@ def _where(loc: tuple[int | str, ...]) -> str:
 
 def _known(loc: tuple[int | str, ...]) -> list[str]:
     """The keys of a table."""
-    model: type[BaseModel] = Config
-    if loc[:1] == ("clusters",):
-        model = Cluster
-    elif loc[:1] == ("routes",):
-        model = Route
-    elif loc[:1] == ("archive",):
-        model = Archive
-    return list(model.model_fields)
+    tables: dict[int | str, type[BaseModel]]
+    tables = {"clusters": Cluster, "routes": Route, "archive": Archive}
+    return list(tables.get(loc[0] if loc else "", Config).model_fields)
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str]) -> str:
+    """What a name that is not known means: the end of a sentence."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
 
@@ -180,37 +178,27 @@ def _unmet(raw: dict[str, Any]) -> list[str]:
             asked.append((f"routes[{i}].cluster", route.get("cluster")))
     for where, name in asked:
         if names and isinstance(name, str) and name not in names:
-            problems.append(f"{where}: there is no cluster {name!r}{_nearest(name, names)}")
+            problems.append(f"{where}: there is no cluster {name!r}{nearest(name, names)}")
     if len(names) > 1 and raw.get("cluster") is None:
         problems.append(f"cluster: is missing; say which of {', '.join(names)} is the default")
     if not raw.get("root") and not raw.get("logs"):
         problems.append("root: is missing; name a root or logs")
     if raw.get("root") and raw.get("logs"):
         problems.append("logs: cannot be used with root; use one of them")
-    return problems + _cursors(raw, names)
+    return problems
 
 
-def _wrong_cursor(name: str) -> str | None:
-    try:
-        check_cursor(name)
-    except AologError as error:
-        return str(error)
-    return None
-
-
-def _cursors(raw: dict[str, Any], names: list[str]) -> list[str]:
+def _cursors(config: Config) -> list[str]:
     """Two clusters with one cursor would skip records that only the other one has. The model checks
-    names that are written out; this checks the names that are derived."""
+    names that are written out; this checks the names that are derived, too."""
     problems = []
-    base, default = str(raw.get("cursor", "bridge")), raw.get("cluster") or "".join(names[:1])
     taken: dict[str, str] = {}
-    for name in names:
-        table = raw["clusters"].get(name)
-        own = table.get("cursor") if isinstance(table, Mapping) else None
-        cursor = own if isinstance(own, str) else base if name == default else f"{base}.{name}"
-        is_made = not isinstance(own, str) and name != default
-        if is_made and not _wrong_cursor(base) and (wrong := _wrong_cursor(cursor)):
-            problems.append(f"clusters.{name}.cursor: {wrong}")
+    for name in config.clusters:
+        cursor = config.cursor_of(name)
+        try:
+            check_cursor(cursor)
+        except AologError as error:
+            problems.append(f"clusters.{name}.cursor: {error}")
         if cursor in taken:
             problems.append(
                 f"clusters.{name}.cursor: cluster {taken[cursor]!r} has this cursor; each needs its own"

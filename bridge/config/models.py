@@ -23,13 +23,13 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from aolog.errors import AologError, UsageError
-from aolog.storage.objects.url import is_url, normal_url
+from aolog.errors import AologError
+from aolog.storage.objects.url import bucket_url
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import TOPIC_NAME, check_mode, read_mode
 from bridge.config.named_function import FUNCTION_NAME, load_function
 from bridge.config.names import address_of, check_cursor, check_servers
-from bridge.config.routing import PartitionRule, Rule
+from bridge.config.routing import Rule
 from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
 from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
 from bridge.config.settings import plain_values, read_settings, refused_keys
@@ -41,7 +41,9 @@ _TOPIC = f"^{TOPIC_NAME}$"
 _AS_KEY = "http.token"  # the token is read as a setting of this name, which is a secret's
 
 
-class _Table(BaseModel):
+class StrictTable(BaseModel):
+    """Takes no other keys and no other types than are written down."""
+
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, hide_input_in_errors=True
     )
@@ -136,7 +138,7 @@ CursorName: TypeAlias = Annotated[str, _checked(check_cursor)]
 _Shown: TypeAlias = Annotated[Setting, PlainSerializer(Setting.shown, str, "json")]
 
 
-class Cluster(_Table):
+class Cluster(StrictTable):
     """A Kafka cluster."""
 
     bootstrap_servers: Annotated[
@@ -176,16 +178,11 @@ class Cluster(_Table):
         return self.model_copy(update={"settings": settings})
 
 
-def _is_transform(name: str) -> str:
-    load_function(name)
-    return name
-
-
 def _pattern(description: str) -> Any:
     return Field(None, min_length=1, description=description + " (*, ?, [...])")
 
 
-class Route(_Table):
+class Route(StrictTable):
     """Records that match all given patterns go where the other keys say."""
 
     log: str | None = _pattern("the log's path below the root, or its path in `logs`")
@@ -200,20 +197,17 @@ class Route(_Table):
         Field(description="by the record's key, in turn, or always this one"),
     ] = "key"
 
-    transform: (
-        Annotated[str, Field(pattern=FUNCTION_NAME), AfterValidator(_is_transform)] | None
-    ) = Field(None, description="module:function that changes or filters the records")
+    transform: Annotated[str, Field(pattern=FUNCTION_NAME), _checked(load_function)] | None = Field(
+        None, description="module:function that changes or filters the records"
+    )
     transform_takes: Literal["records", "arrow"] = Field(
         "records", description="what the transform is called with: a record, or an Arrow batch"
     )
 
     def rule(self) -> Rule:
         """For routing."""
-        partition: PartitionRule = self.partition
-        return Rule(
-            self.log, self.log_topic, self.record_topic, self.cluster, self.topic, partition,
-            self.transform, self.transform_takes == "arrow",
-        )  # fmt: skip  # one call
+        same = self.model_dump(exclude={"transform_takes"})
+        return Rule(**same, takes_arrow=self.transform_takes == "arrow")
 
 
 def _option(name: str, **bounds: Any) -> Any:
@@ -222,16 +216,10 @@ def _option(name: str, **bounds: Any) -> Any:
     return Field(option.default, description=option.about, **bounds)
 
 
-def _is_store(url: str) -> None:
-    if not is_url(url):
-        raise UsageError("is not the URL of a store: s3://BUCKET/PREFIX, gs://..., az://...")
-    normal_url(url)
-
-
-class Archive(_Table):
+class Archive(StrictTable):
     """Archives of the logs in an object store, which are kept while the bridge runs."""
 
-    url: Annotated[str, _checked(_is_store)] = Field(
+    url: Annotated[str, _checked(bucket_url)] = Field(
         description="each log is archived below it, by its name below the root, or by the last part of its"
         " path; credentials as the provider's own tools find them"
     )
@@ -241,14 +229,16 @@ class Archive(_Table):
         description="a full slab is archived at once; what the growing one has, after this",
     )
     max_bytes: int | None = Field(
-        None, ge=1, description="total of an archive: above it, its oldest slabs are deleted"
+        None,
+        ge=1,
+        description="total of an archive as it is stored: above it, its oldest slabs are deleted",
     )
     max_age_seconds: float | None = Field(
         None, gt=0, description="an archive's slabs with only older records are deleted"
     )
 
 
-class Config(_Table):
+class Config(StrictTable):
     """Everything that `aolog-bridge run` uses."""
 
     clusters: dict[Annotated[str, Field(pattern=_NAME)], Cluster] = Field(

@@ -1,11 +1,13 @@
-"""Valid names: of a topic, of a bridge's cursor, of a cluster's servers, of the HTTP endpoint."""
+"""Valid names: of a topic, of a bridge's cursor and its dead-letter log, of a cluster's servers, of the HTTP
+endpoint."""
 
 from __future__ import annotations
 
 import re
 
 from aolog.errors import UsageError
-from aolog.log.names import check_cursor_name
+from aolog.format.names import check_cursor_name
+from aolog.storage.directory import Inside
 from aolog.write.validate import TOPIC_NAME
 from bridge.errors import WrongSetting
 
@@ -17,6 +19,8 @@ _SERVER = re.compile(
 )
 _PORT_MAX = 65_535
 
+BRIDGE = "bridge"  # a bridge's cursor, unless it has another name
+BUFFER = "buffer"  # a Buffer's, of the log through which it sends
 REPLAY = "replay"  # a replay's own cursor
 
 
@@ -35,6 +39,11 @@ def check_cursor(name: str) -> None:
     check_cursor_name(name)
     if name == REPLAY:
         raise UsageError(f"the cursor {name!r} is reserved for replays", hint="use another name")
+
+
+def dead_letter_path(log_path: str, cursor: str) -> Inside:
+    """The directory of the log of what a bridge with this cursor set aside."""
+    return Inside(log_path, "dead-letter" + ("" if cursor == BRIDGE else f"-{cursor}"))
 
 
 def check_servers(servers: str) -> None:

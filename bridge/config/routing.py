@@ -14,14 +14,12 @@ addresses of frames are multiples of 8.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import xxhash
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PartitionRule: TypeAlias = Literal["key", "round-robin"] | int
 """How a record's partition is chosen. A number is the partition."""
@@ -33,15 +31,11 @@ _TOPICS_REMEMBERED = 1 << 12  # a log has few; this bounds memory if each record
 
 
 class Rule(NamedTuple):
-    """Records that match all given patterns go where the other fields say. None: open.
+    """Records that match the first three, patterns, go where the other fields say. None: open."""
 
-    log: matches the log's name below the root. log_topic: its default topic. record_topic: the
-    topic that the record itself names; a record that names none does not match.
-    """
-
-    log: str | None = None
-    log_topic: str | None = None
-    record_topic: str | None = None
+    log: str | None = None  # matches the log's name below the root
+    log_topic: str | None = None  # its default topic
+    record_topic: str | None = None  # that the record itself names; without one it does not match
     cluster: str | None = None
     topic: str | None = None
     partition: PartitionRule = "key"
@@ -59,11 +53,10 @@ class Rule(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """topic: None if the record names none and there is no default. partition: how it is chosen; see
-    `bridge.deliver.router`. One that a rule gives by number may not exist."""
+    """Where a record goes, by its topic."""
 
-    topic: str | None
-    partition: PartitionRule
+    topic: str | None  # None if the record names none and there is no default
+    partition: PartitionRule  # one that a rule gives by number may not exist
 
 
 class Routing:

@@ -1,6 +1,6 @@
 """The keys of the configuration that are options of `aolog-bridge run`: their defaults and descriptions.
 
-Plain values, so that a command line can show them without pydantic, whose import takes longer than all
+Pure: plain values, so that a command line can show them without pydantic, whose import takes longer than all
 else that `run --help` does. `models` adds the bounds and checks the values of both.
 """
 

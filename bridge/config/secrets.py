@@ -36,17 +36,14 @@ Stamps: TypeAlias = dict[str, tuple[int, int, int] | None]
 
 
 class Setting(NamedTuple):
-    """A value; its text is shown only if it is no secret. source: "file ..." or "environment ...",
-    None if it was written out. exposure: how others on this machine can read a secret, and what to
-    do; None if no way is known. path: the file that the value was read from. base: where the value
-    begins, if it is a path itself."""
+    """A value; its text is shown only if it is no secret."""
 
     value: SecretStr
-    source: str | None
+    source: str | None  # "file ..." or "environment ..."; None if it was written out
     secret: bool
-    exposure: str | None = None
-    path: Path | None = None
-    base: Path | None = None
+    exposure: str | None = None  # how others on this machine can read a secret, and what to do
+    path: Path | None = None  # the file that the value was read from
+    base: Path | None = None  # where the value begins, if it is a path itself
 
     def read_again(self) -> Setting:
         """With what its file holds now. Raises ValueError."""

@@ -1,7 +1,7 @@
 """One log to one Kafka cluster: read, route, admit, send, acknowledge, commit, prune.
 
-Read in this order: forwarder_options, log_delivery (the interface) and forwarder (the life of one delivery);
-log_source (the log and its cursor) and position; transform and router (which record goes to which
+Read in this order: forwarder_options, log_delivery and forwarder (the life of one delivery);
+log_source (the log and its cursor); transform and router (which record goes to which
 partition), verdicts (what becomes of a refused one) and intake (the next batch, judged); then
 `at_least_once` or `exactly_once`; committer (where the cursor passes a record), checkpoints and
 checkpoint_file, dead_letter; losses and known_gaps (what is lost, counted once, and kept); status, trouble

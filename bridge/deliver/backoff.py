@@ -8,19 +8,15 @@ _DOUBLINGS_MAX = 32  # 2**32 seconds are more than any maximum
 
 
 class Backoff:
-    """base_s: the first delay. max_s: the longest. attempts: failures since the last success. By default,
-    as a delivery waits for its cluster.
-
-    A delay is multiplied by a random factor between 0.5 and 1, so that many clients of a failed
-    server do not return at the same moment.
-    """
+    """By default, as a delivery waits for its cluster. A delay is multiplied by a random factor between 0.5 and 1, so
+    that many clients of a failed server do not return at the same moment."""
 
     def __init__(
         self, base_s: float = 0.2, max_s: float = 30.0, entropy: random.Random | None = None
     ) -> None:
-        self.base_s = base_s
-        self.max_s = max_s
-        self.attempts = 0
+        self.base_s = base_s  # the first delay
+        self.max_s = max_s  # the longest
+        self.attempts = 0  # failures since the last success
         self._entropy = entropy or random.Random()  # noqa: S311 -- jitter, no secret
 
     def next_s(self) -> float:

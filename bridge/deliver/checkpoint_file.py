@@ -14,18 +14,15 @@ from __future__ import annotations
 import json
 import logging
 import struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import xxhash
 
 from aolog.errors import MALFORMED, StorageFull
 from aolog.storage.directory import Inside
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aolog.storage.file import File
-    from aolog.storage.storage import Storage
+from aolog.storage.file import File
+from aolog.storage.storage import Storage
 
 _T = TypeVar("_T")
 _log = logging.getLogger("bridge")
@@ -48,8 +45,7 @@ class CheckpointFile:
     def __init__(self, path: Inside, storage: Storage) -> None:
         self._path = path
         self._storage = storage
-        # A process that was killed may have left a slot that is not durable.
-        self._is_durable = False
+        self._is_durable = False  # a process that was killed may have left a slot that is not
 
     def load(self, parse: Callable[[Any], _T], otherwise: str) -> _T | None:
         """What `parse` makes of the JSON. If the file is damaged, or `parse` finds it malformed, it logs a
@@ -69,8 +65,7 @@ class CheckpointFile:
             return None
 
     def save(self, value: dict[str, Any]) -> None:
-        """Durable on return, as JSON; after an error the text before stays. Raises SyncFailed, and
-        StorageFull if the file has to be created."""
+        """Durable on return, as JSON, or as before. Raises SyncFailed; StorageFull if the file must be created."""
         text = json.dumps(value, separators=(",", ":")).encode()
         try:
             file = self._storage.open_write(self._path)

@@ -17,24 +17,21 @@ import logging
 import os
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aolog.errors import StorageError, SyncFailed
-from aolog.log.names import NOTES_SUFFIX, cursor_path
+from aolog.format.names import NOTES_SUFFIX
+from aolog.log.cursor_file import cursor_path
+from aolog.storage.directory import Inside
+from aolog.storage.storage import Storage
+from bridge.config.routing import Routing
 from bridge.deliver.checkpoint_file import CheckpointFile
 from bridge.deliver.partition_counts import PartitionCounts
+from bridge.deliver.verdicts import Aside
 from bridge.kafka.identity import Identity
-from bridge.kafka.lane import lane_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aolog.storage.directory import Inside
-    from aolog.storage.storage import Storage
-    from bridge.config.routing import Routing
-    from bridge.deliver.position import Aside
-    from bridge.kafka.lane import LaneKey
+from bridge.kafka.lane import LaneKey, lane_name
 
 _log = logging.getLogger("bridge")
 _VERSION = 1
@@ -45,6 +42,7 @@ _SAVED = {
     "unsure": bool,
     "aside_from": int,
     "routing": str,
+    "epoch": int,
 }
 """Fields that are saved under their own names, as they are."""
 
@@ -59,12 +57,11 @@ def checkpoints_path(log_path: str, cursor: str) -> Inside:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """offset: reading back begins there. address: the last that the lane is known to hold, -1 if
-    none. dropped: the records after it that were dropped, so that they are not expected."""
+    """What a lane is known to hold."""
 
-    offset: int
-    address: int = -1
-    dropped: tuple[int, ...] = ()
+    offset: int  # reading back begins there
+    address: int = -1  # the last that it is known to hold; -1 if none
+    dropped: tuple[int, ...] = ()  # the records after it that were dropped: not expected
 
     def reached(self, address: int, offset: int) -> None:
         """The lane holds all its records up to an address, the last at that offset; -1: unknown."""
@@ -75,34 +72,22 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Checkpoints:
-    """All lanes of one log and cursor. One thread changes them, and replaces `lanes` whole while another
-    may save.
-
-    source: the UUID in the stamps: the log's, or one of the bridge's own if the log has none.
-    clean: nothing was in flight when the bridge stopped.
-    lost: the file was missing or unreadable once; a lane without a checkpoint is then read back whole.
-    delivery: the kind of delivery whose records may be in flight unless clean.
-    unsure: the cluster may have a hanging transaction (see hanging_transactions).
-    cluster: the cluster of these lanes.
-    aside_from: the dead letters from this address of their log on are of that cluster.
-    routing: the routing's fingerprint when records were last sent; "" if unknown.
-    partitions: of each topic in use.
-    ids: the cluster's id of each topic, as far as it has told one.
-    """
+    """All lanes of one log and cursor. One thread changes them, and replaces `lanes` whole while another may save."""
 
     path: Inside
     storage: Storage
-    source: bytes
-    clean: bool = True
-    lost: bool = False
-    delivery: str = "at_least_once"
-    unsure: bool = False
+    source: bytes  # the UUID in the stamps: the log's, or the bridge's own if it has none
+    clean: bool = True  # nothing was in flight when the bridge stopped
+    lost: bool = False  # the file was missing or damaged: lanes that it lacks are read back whole
+    delivery: str = "at_least_once"  # the kind whose records may be in flight unless clean
+    unsure: bool = False  # the cluster may have a hanging transaction (see hanging_transactions)
     lanes: dict[LaneKey, Checkpoint] = field(default_factory=dict)
-    cluster: Identity = field(default_factory=Identity)
-    aside_from: int = 0
-    routing: str = ""
+    cluster: Identity = field(default_factory=Identity)  # the cluster of these lanes
+    aside_from: int = 0  # dead letters from this address of their log on are of that cluster
+    epoch: int = 0  # of the log up to where it was read when the lanes were noted; 0 if unknown
+    routing: str = ""  # the fingerprint when records were last sent; "" if unknown
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)  # of topics, as far as the cluster told them
     _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
@@ -121,13 +106,12 @@ class Checkpoints:
         *,
         begun: bool = False,
     ) -> Checkpoints:
-        """What was saved, or empty ones. topic_uuid: the log's, None if unknown. begun: the cursor
-        exists, so its checkpoints ought to exist too."""
+        """What was saved, or empty ones. topic_uuid: the log's, if known. begun: the cursor exists; so should they."""
         path = checkpoints_path(log_path, cursor)
         fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
         try:
             saved = fresh._file.load(
-                lambda saved: cls._parsed(path, storage, saved, topic_uuid),
+                lambda saved: fresh._parsed(saved, topic_uuid),
                 "scanning partitions from the earliest offset",
             )
         except FileNotFoundError:
@@ -142,10 +126,8 @@ class Checkpoints:
         fresh.lost = True
         return saved or fresh
 
-    @classmethod
-    def _parsed(
-        cls, path: Inside, storage: Storage, saved: dict[str, Any], topic_uuid: bytes | None
-    ) -> Checkpoints:
+    def _parsed(self, saved: dict[str, Any], topic_uuid: bytes | None) -> Checkpoints:
+        """What was saved, in place of what these hold."""
         source = bytes.fromhex(saved["source"])
         if None in {saved["clean"], saved["lost"]}:  # every version has saved them
             raise ValueError("incomplete")
@@ -163,21 +145,19 @@ class Checkpoints:
         if saved["version"] != _VERSION or topic_uuid not in {None, source}:
             raise ValueError("of another log or version")
         cluster, name = (str(saved.get(key) or "") for key in ("cluster", "cluster_name"))
-        return cls(
-            path,
-            storage,
-            source,
+        return replace(
+            self,
+            source=source,
             lanes=lanes,
-            cluster=Identity(path, cluster, name),
+            cluster=Identity(self.path, cluster, name),
             **{n: kind(saved[n]) for n, kind in _SAVED.items() if saved.get(n) is not None},
             partitions={str(t): PartitionCounts.parsed(n) for t, n in counts.items()},
             ids={str(topic): str(of) for topic, of in saved.get("ids", {}).items()},
         )
 
     def reroute(self, routing: Routing, position: int) -> None:
-        """Records from the position on may go to other lanes than before. What such a lane holds
-        from there on no longer proves that it has all before: it is sent again. Saved with the next
-        save; a crash before that repeats this."""
+        """Records from the position on may go to other lanes than before. What such a lane holds from there on no
+        longer proves that it has all before: it is sent again. Saved with the next save; a crash repeats this."""
         ahead = [
             key
             for key, checkpoint in self.lanes.items()
@@ -212,12 +192,17 @@ class Checkpoints:
             raise
 
     def drop(self, asides: Iterable[Aside]) -> None:
-        """Notes records that were dropped, so that a restart does not expect them; saved as
-        `save_if_possible` does."""
+        """Notes dropped records, so that a restart does not expect them; saved as `save_if_possible` does."""
         for aside in asides:
             if (checkpoint := self.lanes.get(aside.lane)) is not None:
                 checkpoint.dropped = (*checkpoint.dropped, aside.position.address)
         self.save_if_possible()
+
+    def hold_none_from(self, address: int) -> None:
+        """The log has other records from there on than those that the lanes held; saved with the next save."""
+        for checkpoint in self.lanes.values():
+            checkpoint.address = min(checkpoint.address, address - 1)
+            checkpoint.dropped = tuple(each for each in checkpoint.dropped if each < address)
 
     def meet(self, topic: str, found: str) -> None:
         """The topic has this id. If that is new, what is in the topic has other offsets."""
@@ -241,8 +226,7 @@ class Checkpoints:
         self.lost = False
 
     def save_if_possible(self) -> None:
-        """Saves them, in any thread. Older checkpoints only make a restart read more, so on a full disk
-        it logs a warning. Raises SyncFailed."""
+        """As save; on a full disk only a warning: older checkpoints make a restart read more. Raises SyncFailed."""
         try:
             self.save()
         except SyncFailed:
@@ -251,8 +235,7 @@ class Checkpoints:
             _log.warning("checkpoints were not saved: %s", error)
 
     def save(self) -> None:
-        """Durable on return, in any thread. Raises StorageFull and the like; what was saved before
-        stays."""
+        """Durable on return, in any thread. Raises StorageFull and the like; then the file is as before."""
         with self._saves:
             self._file.save(self._to_json())
 

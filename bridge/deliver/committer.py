@@ -10,25 +10,21 @@ from __future__ import annotations
 import contextvars
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
 
+from aolog.record import Position
+from bridge.deliver.forwarder_options import ForwarderOptions
+from bridge.deliver.log_source import LogSource
 from bridge.kafka.telemetry import COMMIT_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.log_source import LogSource
-    from bridge.deliver.position import Position
 
 _log = logging.getLogger("bridge")
 
 
 class Committer:
-    """Of a source, which must stay open until `close`. position: where the cursor may be now. checkpoints: called at a commit for a function that saves them. committed: where
-    the cursor is durable. `go_on` and `finish` raise what a commit raised. Not thread-safe."""
+    """Of a source, which must stay open until `close`. position: where the cursor may be now. checkpoints: called
+    at a commit for a function that saves them. `go_on` and `finish` raise what a commit raised. Not thread-safe."""
 
     def __init__(
         self,
@@ -42,16 +38,12 @@ class Committer:
         self._every_s, self._disk_s = options.commit_s, options.waits.disk_s
         self._observe = options.observe
         self._checkpoints = checkpoints
-        self.committed = position()
+        self.committed = position()  # where the cursor is durable
         self._due_s = time.monotonic() + self._every_s
         self._thread = ThreadPoolExecutor(1, "aolog-bridge-commit")
         self._under_way: Position | None = None
         self._done: Future[None] = Future()  # of the commit under way
         self._late_at_s = 0.0
-
-    def hurry(self) -> None:
-        """The next commit is due now."""
-        self._due_s = 0.0
 
     def go_on(self) -> None:
         """Notes a commit that has ended, and begins the next if it is due."""
@@ -73,14 +65,13 @@ class Committer:
             ]
             if self._checkpoints is not None:
                 steps.append(self._checkpoints())
-            # The context names the log in log lines.
-            run = contextvars.copy_context().run
+            run = contextvars.copy_context().run  # it names the log in log lines
             self._done = self._thread.submit(run, _all, [*steps, self._source.prune])
             self._under_way, self._late_at_s = position, now_s + self._disk_s
 
     def finish(self) -> None:
         """Returns when the cursor is durable at the present position."""
-        self.hurry()
+        self._due_s = 0.0
         self.go_on()
         while self._under_way is not None:
             self._late_at_s = 0.0

@@ -19,28 +19,24 @@ the record waits, and all of the log with it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from aolog import Reader, Writer
+from aolog import Reader, Record, Writer
 from aolog.errors import NotALog, StorageError, SyncFailed, UsageError, counted
-from aolog.storage.directory import Inside
-from aolog.storage.storage import DIRECTORY_MODE
+from aolog.read.batch import Batch
+from aolog.storage.storage import DIRECTORY_MODE, Storage
 from aolog.write.validate import RECORD_BYTES_MAX
-from bridge.deliver.verdicts import Judge
+from bridge.config.names import dead_letter_path
+from bridge.config.run_options import Poison
+from bridge.deliver.log_source import LogSource
+from bridge.deliver.verdicts import Aside, Judge
+from bridge.kafka.lane import Refusal
 from bridge.kafka.stamp import Stamp, decode_stamp, encode_stamp
 from bridge.kafka.telemetry import REJECTED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from aolog import Record
-    from aolog.read.batch import Batch
-    from aolog.storage.storage import Storage
-    from bridge.deliver.log_source import LogSource
-    from bridge.deliver.position import Aside, Poison
-    from bridge.kafka.lane import Refusal
 
 _log = logging.getLogger("bridge")
 _HEADERS = 5
@@ -56,11 +52,6 @@ class DeadLetter(NamedTuple):
     topic: str
     partition: int
     headers: tuple[tuple[str, bytes | None], ...]
-
-
-def dead_letter_path(log_path: str, cursor: str) -> Inside:
-    """The directory of the dead-letter log."""
-    return Inside(log_path, "dead-letter" + ("" if cursor == "bridge" else f"-{cursor}"))
 
 
 def read_dead_letter(record: Record) -> DeadLetter | None:
@@ -119,8 +110,7 @@ def require_dead_letters(path: str, storage: Storage) -> None:
 
 
 class DeadLetterLog:
-    """The log itself, created with the first record. Raises what Writer raises; then the same records may
-    be appended again, and are there once."""
+    """Created with the first record. Raises what Writer raises; a record that is appended again is there once."""
 
     def __init__(self, path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> None:
         self.path = path
@@ -151,8 +141,7 @@ class DeadLetterLog:
         *,
         identity: object,
     ) -> None:
-        """In memory on return. destination: topic and partition. origin: its stamp. identity: what two
-        calls for one record have in common."""
+        """In memory on return. destination: topic and partition. origin: its stamp. identity: of a record."""
         if identity in self._appended:
             return
         reason = refusal.reason.encode(errors="backslashreplace")  # another program's words
@@ -198,6 +187,7 @@ class DeadLetters:
         self._failed = ""
         self._uuid = uuid
         self._storage = source.storage
+        self._end_of_epoch = lru_cache(source.end_of_epoch)
         self._log = DeadLetterLog(self.path, source.storage, source.mode)
 
     def judge(self, begin: int, since: int) -> Judge:
@@ -213,7 +203,9 @@ class DeadLetters:
         origins = (
             letter.origin for letter in dead_letters(self.path, self._storage, since) if letter
         )
-        return {o.address for o in origins if o.topic_uuid == self._uuid and o.address >= begin}
+        own = (o for o in origins if o.topic_uuid == self._uuid and o.address >= begin)
+        # Not of another epoch: then the log was cut short, and has another record there.
+        return {o.address for o in own if o.address < self._end_of_epoch(o.epoch)}
 
     def take(self, asides: Sequence[Aside], batch: Batch) -> str | None:
         """Sets records of a batch aside, durably on return; or why the disk did not take them: then it may

@@ -6,34 +6,27 @@ and for calls to the cluster that may block.
 
 from __future__ import annotations
 
+import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from aolog.read.reader import view_of
-from aolog.record import Lag
+from aolog.record import Lag, Position
+from aolog.storage.storage import Storage
+from bridge.config.names import dead_letter_path
 from bridge.config.routing import Routing
 from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.deliver.checkpoints import Checkpoints
-from bridge.deliver.dead_letter import dead_letter_path
 from bridge.deliver.exactly_once.driver import ExactlyOnce
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.known_gaps import LossFile
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, LogDelivery
+from bridge.deliver.log_delivery import AT_LEAST_ONCE
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.position import Position
-from bridge.deliver.status import done
+from bridge.deliver.losses import LogLosses
+from bridge.deliver.status import Status, done
 from bridge.deliver.transform import Transforms, View
 from bridge.errors import WrongSetting
 from bridge.kafka.topic_names import is_topic_name
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
-    from aolog import Reader
-    from aolog.storage.storage import Storage
-    from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.losses import LogLosses
-    from bridge.deliver.status import Status
 
 _RATE_S = 0.5  # the shortest time over which a rate is taken
 
@@ -41,24 +34,17 @@ _RATE_S = 0.5  # the shortest time over which a rate is taken
 class Forwarder:
     """Forwards a log until it is stopped; see ForwarderOptions for how, and for when it ends by itself.
 
-    storage: of the log, if not the system's files. drain_to: with options.drain, the end of the log
-    that an earlier forwarder drained to. losses: counts what cannot be delivered, for several
-    forwarders of this log. One thread calls it; other threads, and signal handlers, may call `stop`
-    and `reopen`, and read `moved_s`.
-
-    moved_s: when its thread last showed that it does not hang. drain_to: where a drain ends.
-
-    Raises what Reader raises, and WrongSetting.
-    """
+    One thread calls it; other threads, and signal handlers, may call `stop` and `reopen`, and read `moved_s`:
+    when its thread last showed that it does not hang. Raises what Reader raises, and WrongSetting."""
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         options: ForwarderOptions,
         *,
-        storage: Storage | None = None,
-        drain_to: int | None = None,
-        losses: LogLosses | None = None,
+        storage: Storage | None = None,  # of the log
+        drain_to: int | None = None,  # the log's end that an earlier forwarder drained to
+        losses: LogLosses | None = None,  # of several forwarders of this log
     ) -> None:
         self._options = options
         self._source = LogSource(path, options, storage=storage, losses=losses)
@@ -82,7 +68,7 @@ class Forwarder:
                 self._source.transforms = View(options.view)
             _check_default(routing.default)
             kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
-            self._delivery: LogDelivery = kind(
+            self._delivery: AtLeastOnce | ExactlyOnce = kind(
                 self._source, checkpoints, options, routing=routing, give_up=self._asked_to_stop
             )
         except BaseException:
@@ -151,8 +137,7 @@ class Forwarder:
         return self.drain_to is None or status.position >= self.drain_to
 
     def check_whole(self) -> None:
-        """After a drain: raises GapFound if gaps of the log were passed. The cursor has passed them, so
-        the next run does not report them."""
+        """After a drain: raises GapFound if it has passed gaps, which the next run does not report."""
         self._source.losses.check(self._source.reader.path)
 
     @property
@@ -205,8 +190,7 @@ class Forwarder:
         return Lag(records, max(0, lag.bytes - beyond.bytes), lag.seconds)
 
     def _ahead(self, position: Position, dealt_with: int, lag_records: int | None) -> int:
-        """Records after the position that are dealt with already. Gaps, and records of another cluster,
-        make this too low, never too high."""
+        """Records after the position that are dealt with. Gaps, and other clusters' records, only make it too low."""
         at = position.ordinal
         if at is None or self._begun_at is None or lag_records is None:
             return 0
@@ -214,8 +198,7 @@ class Forwarder:
 
 
 def _checkpoints_of(source: LogSource, options: ForwarderOptions) -> Checkpoints:
-    """Raises WrongSetting if the delivery before was of another kind and was cut off: only that kind
-    can find what it had in flight."""
+    """Raises WrongSetting if a delivery of the other kind was cut off: only that finds what it had in flight."""
     reader, cursor = source.reader, source.cursor
     checkpoints = Checkpoints.load(
         reader.path,
@@ -231,27 +214,22 @@ def _checkpoints_of(source: LogSource, options: ForwarderOptions) -> Checkpoints
             hint=f"run it once more with --delivery {checkpoints.delivery}, stop it in good order, "
             "and change then",
         )
-    if _is_unused(checkpoints, reader, dead_letter_path(reader.path, cursor)):
+    # The cursor has passed nothing, and nothing was sent or set aside. (exactly_once has no lanes here.)
+    is_unused = (
+        (reader.ordinal == 0 or not reader.has_cursor_position)
+        and not checkpoints.lanes
+        and checkpoints.clean
+        and checkpoints.delivery == AT_LEAST_ONCE
+        and not source.storage.exists(dead_letter_path(reader.path, cursor))
+    )
+    if is_unused:
         checkpoints.cluster.forget()  # another cluster misses nothing
     checkpoints.cluster.call(options.cluster)
     return checkpoints
 
 
-def _is_unused(checkpoints: Checkpoints, reader: Reader, dead_letters: str) -> bool:
-    """Whether the cursor has passed nothing, and nothing was sent or set aside. (exactly_once has no
-    lanes here.)"""
-    return (
-        (reader.ordinal == 0 or not reader.has_cursor_position)
-        and not checkpoints.lanes
-        and checkpoints.clean
-        and checkpoints.delivery == AT_LEAST_ONCE
-        and not checkpoints.storage.exists(dead_letters)
-    )
-
-
 def _check_default(topic: str | None) -> None:
-    """Raises WrongSetting for a default that no topic can have, before anything is sent: otherwise each
-    record would be blamed for it."""
+    """Raises WrongSetting for a default that no topic can have: otherwise each record would be blamed for it."""
     if topic is not None and not is_topic_name(topic):
         raise WrongSetting(
             f"records that name no topic would go to {topic!r}, which no topic can be called",

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aolog import Record
+from aolog.record import Position
 from aolog.storage.storage import DIRECTORY_MODE
+from bridge.config.routing import Routing
+from bridge.config.run_options import Poison
 from bridge.deliver.log_delivery import AT_LEAST_ONCE
+from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.waits import USUAL, Waits
 from bridge.kafka.client_queue import LOG_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUE_KBYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from aolog import Record
-    from bridge.config.routing import Routing
-    from bridge.deliver.position import Poison, Position
-    from bridge.deliver.rate_limit import RateLimit
-    from bridge.kafka.topic_creation import CreateTopics
+from bridge.kafka.connection import Terms
+from bridge.kafka.identity import Identity
+from bridge.kafka.topic_creation import CreateTopics
 
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
@@ -29,29 +29,13 @@ OPTIONS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwarderOptions:
     """bridge.config.models describes and checks those that OPTIONS names; bridge.deliver.at_least_once and
-    exactly_once say what is promised.
-
-    bootstrap_servers, settings: of the Kafka client. cluster: the destination's name in the configuration.
-    topic: for records that name none; by default the log's own. routing: rules, in place of topic.
-    shared_limit: a limit that other logs share.
-    drain: end when the records that exist at the start are acknowledged. until: drain up to this
-    address and no further (at_least_once).
-    max_in_flight_bytes: see in_flight_bytes.
-    cursor: its name. commit_s: between commits of the cursor. stop_s: how long a stop waits for
-    acknowledgements.
-
-    waits: how long a delivery waits. observe: gets each position where the cursor is durable, in the thread
-    of the commits.
-
-    For replays (at_least_once): view: changes each record before it is sent. keyless: the UUID that
-    chooses the partition of records without a key, if not the log's.
-    """
+    exactly_once say what is promised. until, view and keyless: for at_least_once."""
 
     bootstrap_servers: str
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # it has secrets
-    cluster: str = ""
-    topic: str | None = None
-    routing: Routing | None = None
+    cluster: str = ""  # the destination's name in the configuration
+    topic: str | None = None  # for records that name none; by default the log's own
+    routing: Routing | None = None  # rules, in place of topic
     create_topics: CreateTopics = "auto"
     delivery: str = AT_LEAST_ONCE
     read_back: bool = True
@@ -62,18 +46,18 @@ class ForwarderOptions:
     mode: int = DIRECTORY_MODE
     records_per_second: float | None = None
     bytes_per_second: float | None = None
-    shared_limit: RateLimit | None = None
-    drain: bool = False
-    until: int | None = None
+    shared_limit: RateLimit | None = None  # a limit that other logs share
+    drain: bool = False  # end when the records that exist at the start are acknowledged
+    until: int | None = None  # drain up to this address and no further
     prune: bool = False
     cursor: str = "bridge"
-    max_in_flight_bytes: int = LOG_BYTES_MAX
-    commit_s: float = 1.0
-    stop_s: float = 5.0
-    view: Callable[[Record], Record] | None = None
-    keyless: bytes | None = None
+    max_in_flight_bytes: int = LOG_BYTES_MAX  # see in_flight_bytes
+    commit_s: float = 1.0  # between commits of the cursor
+    stop_s: float = 5.0  # how long a stop waits for acknowledgements
+    view: Callable[[Record], Record] | None = None  # of replays: changes each record
+    keyless: bytes | None = None  # of replays: the UUID that chooses partitions of keyless records
     waits: Waits = USUAL
-    observe: Callable[[Position], None] = lambda _: None
+    observe: Callable[[Position], None] = lambda _: None  # each durable position, in its thread
 
     def __post_init__(self) -> None:
         replays = self.until is not None or self.view is not None or self.keyless is not None
@@ -86,6 +70,13 @@ class ForwarderOptions:
         client takes: otherwise one in a partition that takes nothing would delay all others."""
         record_bytes_max = int(self.settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
         return max(self.max_in_flight_bytes, 2 * record_bytes_max)
+
+    def terms(self, identity: Identity | None) -> Terms:
+        """How a delivery uses its cluster. identity: which one it has to be."""
+        waits = self.waits
+        return Terms(
+            identity, self.create_topics, self.read_back, waits.answer_s, waits.take_over_s
+        )
 
     def client_settings(self) -> dict[str, Any]:
         """`settings`; the size of the client's queue is in_flight_bytes, if they do not say."""

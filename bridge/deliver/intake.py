@@ -3,60 +3,44 @@ deliveries begin here; from here on they differ."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
-from bridge.deliver.log_source import READ_BYTES_MAX
+from aolog.read.batch import Batch
+from aolog.record import Position
+from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
+from bridge.deliver.partition_counts import PartitionCounts
+from bridge.deliver.router import Router
+from bridge.deliver.verdicts import Judge, Verdict
+from bridge.kafka.lane import LaneKey, Refusal
 from bridge.kafka.messages import Messages, messages_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from aolog.read.batch import Batch
-    from bridge.deliver.log_source import LogSource
-    from bridge.deliver.partition_counts import PartitionCounts
-    from bridge.deliver.position import Position
-    from bridge.deliver.router import Router
-    from bridge.deliver.verdicts import Judge, Verdict
-    from bridge.kafka.lane import LaneKey, Refusal
-
-    PartitionsOf: TypeAlias = Callable[[str], PartitionCounts | Refusal | None]
+PartitionsOf: TypeAlias = Callable[[str], PartitionCounts | Refusal | None]
 
 
 class Judged(NamedTuple):
-    """The records of a batch, in order. lanes: None for a record that is not sent from here: it is for
-    another cluster, or was set aside before. verdicts: by address. first_ordinal: of the first record, None
-    if the log counts no records."""
+    """The records of a batch, in order."""
 
     batch: Batch
     messages: Messages
-    lanes: Sequence[LaneKey | None]
-    verdicts: Mapping[int, Verdict]
-    first_ordinal: int | None
+    lanes: Sequence[LaneKey | None]  # None: for another cluster, or was set aside
+    verdicts: Mapping[int, Verdict]  # by address
+    first_ordinal: int | None  # of the first record; None if the log counts none
 
 
+@dataclass(eq=False)
 class Intake:
-    """Of one log. uuid: in the stamps. find: finds these topics, and returns how many partitions each has, as
-    Router.route takes it; None if that is not known yet.
+    """Of one log. Not thread-safe. Raises what Reader raises."""
 
-    idle: whether the last read found nothing. Not thread-safe. Raises what Reader raises.
-    """
-
-    def __init__(
-        self,
-        source: LogSource,
-        router: Router,
-        judge: Judge,
-        find: Callable[[Collection[str]], PartitionsOf | None],
-        *,
-        uuid: bytes,
-    ) -> None:
-        self._source = source
-        self._router = router
-        self._judge = judge
-        self._find = find
-        self._uuid = uuid
-        self._batch: Batch | None = None  # read, while some of its topics are not known yet
-        self.idle = False
+    source: LogSource
+    router: Router
+    judge: Judge
+    # Finds topics: how many partitions each has, for Router.route; None: not known yet.
+    find: Callable[[Collection[str]], PartitionsOf | None]
+    uuid: bytes  # in the stamps
+    idle: bool = False  # whether the last read found nothing
+    _batch: Batch | None = None  # read, while some of its topics are not known yet
 
     @property
     def waiting(self) -> bool:
@@ -64,32 +48,31 @@ class Intake:
         return self._batch is not None
 
     def next(self, timeout_s: float, bytes_max: int = READ_BYTES_MAX) -> Judged | None:
-        """The next batch; waits so long for one. None if there is none, or while its topics are not known:
-        then call again."""
-        batch = self._batch or self._source.read_batch(timeout_s, bytes_max)
+        """The next batch; waits so long for one. None without one, or while its topics are not known: call again."""
+        batch = self._batch or self.source.read_batch(timeout_s, bytes_max)
         self.idle = batch is None
         if batch is None:
             return None
         self._batch = batch
-        messages = messages_of(batch, self._uuid)
-        partitions_of = self._find(self._router.topics(messages))
+        messages = messages_of(batch, self.uuid)
+        partitions_of = self.find(self.router.topics(messages))
         if partitions_of is None:
             return None
         self._batch = None
-        lanes, refusals = self._router.route(batch, messages, partitions_of)
+        lanes, refusals = self.router.route(batch, messages, partitions_of)
         return Judged(
             batch,
             messages,
-            self._judge.without_aside(messages.addresses, lanes),
-            self._judge.verdicts(refusals),
+            self.judge.without_aside(messages.addresses, lanes),
+            self.judge.verdicts(refusals),
             _first_ordinal(batch),
         )
 
     def go_to(self, position: Position) -> None:
         """Reads again from there. Not if it is there: that would count the losses before it again."""
         self._batch, self.idle = None, False
-        if position.address != self._source.position.address:
-            self._source.go_to(position)
+        if position.address != self.source.position.address:
+            self.source.go_to(position)
 
 
 def _first_ordinal(batch: Batch) -> int | None:

@@ -2,20 +2,15 @@
 
     LOG/cursors/NAME.losses   JSON, replaced in place; durable before the cursor passes a loss, if there is room
 
-A file of its own: the checkpoints are saved with each commit, also on a full disk, and many gaps must
-not make them outgrow their room.
+A file of its own: many gaps must not make the checkpoints, saved with each commit, outgrow their room.
 
-A gap may become known twice, and in parts: it is read again after a rewind or a restart of the
-forwarder, and unread records that retention removes are counted at once, while more are being removed,
-and then read over as a gap. So gaps that overlap become one, and its records are counted by their
-ordinals: from the first that is lost to the last.
+A gap may become known twice, and in parts: it is read again after a rewind or a restart, and what retention
+removes unread is counted while it is removed, and then read over. So gaps that overlap become one, and its
+records are counted by their ordinals: from the first that is lost to the last. Of many gaps only the last
+are kept one by one, and the earlier ones as totals; a gap at an address of those counts as one of them.
 
-Of many gaps only the last are kept one by one, and the earlier ones as totals: a log may lose a slab
-each second, for weeks. A gap at an address of the earlier ones counts as one of them.
-
-The count is too high if records after the first that is not acknowledged were delivered: by other
-lanes, or before a kill, without a commit. It is too low only if a gap is new, after a rewind, among
-those that are kept as totals.
+The count is too high if records after the first that is not acknowledged were delivered: by other lanes, or
+before a kill, without a commit. It is too low only if a gap is new, after a rewind, among the totals.
 """
 
 from __future__ import annotations
@@ -23,19 +18,16 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from aolog import Gap
+from aolog import Gap, Reader
 from aolog.errors import StorageError, SyncFailed
-from aolog.log.names import LOSSES_SUFFIX, cursor_path
+from aolog.format.names import LOSSES_SUFFIX
+from aolog.log.cursor_file import cursor_path
 from aolog.record import Losses
+from aolog.storage.storage import Storage
 from bridge.deliver.checkpoint_file import CheckpointFile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aolog import Reader
-    from aolog.storage.storage import Storage
 
 _log = logging.getLogger("bridge")
 SAVED_MAX = 1_000  # of the last gaps, in the file, about 120 KB
@@ -44,8 +36,7 @@ _PAUSE_S = 10.0  # between two tries to save on a full disk
 
 
 class Loss(NamedTuple):
-    """ordinal: records of the log before the gap, None if unknown. at_s: when it was first met, in
-    seconds since the epoch."""
+    """ordinal: records of the log before the gap, if known. at_s: when it was first met, since the epoch."""
 
     gap: Gap
     ordinal: int | None

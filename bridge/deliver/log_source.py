@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aolog import Reader
+from aolog import Gap, Reader
 from aolog.errors import AddressBeyondEnd, AddressPruned, CursorDiverged, CursorForeign, counted
-from aolog.log.cursor_file import CursorPosition
+from aolog.format.cursor_copy import CursorPosition
+from aolog.format.slab import ADDRESS_END
+from aolog.log.cursor_file import cursor_names
 from aolog.log.retention import Retention, prune
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import view_of
+from aolog.record import Position
 from aolog.storage.storage import Storage
+from bridge.config.names import BUFFER, REPLAY
 from bridge.deliver.losses import LogLosses
-from bridge.deliver.position import Position
 from bridge.deliver.rate_limit import RateLimit
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
-    from aolog import Gap
     from aolog.read.batch import Batch
     from bridge.deliver.forwarder_options import ForwarderOptions
     from bridge.deliver.transform import Transforms, View
@@ -37,10 +38,8 @@ _log = logging.getLogger("bridge")
 
 
 class LogSource:
-    """One log. options: its cursor, pruning and rate limits, and the mode of the directory of its dead
-    letters. storage: of the log. losses: counts what cannot be delivered; it may outlive the source.
-    transforms: of its routes, or a replay's view; every batch is read through them. Not thread-safe,
-    except for `prune` and what `committing` returns. Raises what Reader raises."""
+    """One log. Not thread-safe, except for `prune` and what `committing` returns. Raises what Reader raises.
+    transforms: of its routes, or a replay's view; every batch is read through them."""
 
     def __init__(
         self,
@@ -48,11 +47,18 @@ class LogSource:
         options: ForwarderOptions,
         *,
         storage: Storage | None = None,
-        losses: LogLosses | None = None,
+        losses: LogLosses | None = None,  # what cannot be delivered; it may outlive the source
     ) -> None:
         self.mode, self.cursor = options.mode, options.cursor
         self.storage = storage or Storage()
         self.losses = losses or LogLosses()
+        names = cursor_names(os.fspath(path), self.storage)
+        if BUFFER in names and self.cursor not in {BUFFER, REPLAY}:
+            _log.warning(
+                "%s is the log of a Buffer, which sends it too: each message arrives twice; exclude the"
+                " log, or use --cursor buffer when the program is gone for good",
+                os.fspath(path),
+            )
         self.reader = Reader(path, cursor=self.cursor, on_gap=self._on_gap, storage=self.storage)
         self.transforms: Transforms | View | None = None
         self.rate_limit = RateLimit(
@@ -93,6 +99,35 @@ class LogSource:
                 return reader.ordinal
         except (AddressPruned, AddressBeyondEnd):
             return None
+
+    def epoch_at(self, position: Position) -> int:
+        """The epoch in which a record there is; 0 in format 1."""
+        return view_of(self.reader).to_store(position).epoch
+
+    def end_of_epoch(self, epoch: int) -> int:
+        """The address at which a later epoch begins; that of no record if none does."""
+        log = view_of(self.reader).log
+
+        def find() -> int:
+            first = log.find(lambda header: header.epoch <= epoch)
+            headers = ((i, log.header(i)) for i in range(first, len(log.bases)))
+            later = (i for i, header in headers if header is not None and header.epoch > epoch)
+            return next((log.bases[i] for i in later), ADDRESS_END)
+
+        return log.listed(find)
+
+    def lost_power(self) -> bool:
+        """Whether a power cut may have shortened the log, and no writer has opened it since. Not known in format 1."""
+        log = view_of(self.reader).log
+
+        def find() -> bool:
+            last = log.slab(len(log.bases) - 1)
+            header = last.header
+            if header is None or last.seal() is not None:
+                return False
+            return header.boot_id != self.storage.system.boot_id()
+
+        return log.listed(find)
 
     def committing(self, position: Position) -> Callable[[], None]:
         """A function that makes the local cursor durable there, in any thread: see Reader."""
@@ -155,9 +190,11 @@ class LogSource:
             return (record.address, record.timestamp or 0) == (address, timestamp_us)
 
     def _on_gap(self, gap: Gap) -> None:
-        # The reader's ordinal is the one after the gap.
-        after, lost = self.reader.ordinal, gap.records_lost
-        self.losses.met(gap, None if after is None or lost is None else after - lost)
+        ordinal, lost = self.reader.ordinal, gap.records_lost
+        # Otherwise the log's end is lost, and no slab follows it yet.
+        if self.reader.tell() >= gap.end:
+            ordinal = None if ordinal is None or lost is None else ordinal - lost
+        self.losses.met(gap, ordinal)
 
     def count_pruned(self, position: Position) -> None:
         """Counts the unread records from there on that retention has removed."""

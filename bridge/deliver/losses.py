@@ -5,26 +5,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
+from aolog import Gap
 from aolog.errors import records_lost
-from aolog.log.pruned_records import WARN_EVERY_S, both
+from aolog.record import both
+from aolog.write.pruned_unread import WARN_EVERY_S
 from bridge.deliver.known_gaps import KnownGaps
 from bridge.kafka.telemetry import LOST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aolog import Gap
 
 _log = logging.getLogger("bridge")
 _DAMAGED_MAX = 50  # a status has no more
 
 
 class LogLosses(KnownGaps):
-    """The gaps that were met since the process started. ever: those of all processes, as far as they are
-    known here."""
+    """The gaps met since the process started. ever: those of all processes, as far as they are known here."""
 
     def __init__(self) -> None:
         super().__init__()

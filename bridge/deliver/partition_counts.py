@@ -10,18 +10,15 @@ steps, and a step is dropped once the cursor has passed its records.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 _END = 1 << 64  # after every address
 
 
 class PartitionCounts(NamedTuple):
-    """steps: (address, number of partitions), which counts from that address on; the first one also before
-    it. Addresses and numbers increase."""
+    """steps: (address, partitions from there on; the first counts before it, too). Both numbers increase."""
 
     steps: tuple[tuple[int, int], ...]
 
@@ -51,8 +48,7 @@ class PartitionCounts(NamedTuple):
         return self.steps[-1][1]
 
     def grown(self, address: int, partitions: int) -> PartitionCounts:
-        """With another number from this address on, or from the last step on if that is later: no record
-        after it was sent yet."""
+        """With another number from this address on, or from the last step if that is later: nothing after it was sent."""
         last = self.steps[-1][0]
         kept = self.steps if address > last else self.steps[:-1]
         return PartitionCounts((*kept, (max(address, last), partitions)))

@@ -7,18 +7,15 @@ import threading
 from math import inf
 
 BURST_S = 1.0  # unused tokens are kept for this long
-LIMITED_S = (
-    3.0  # a limit that held something back this lately counts as holding: batches come in steps
-)
+LIMITED_S = 3.0  # one that held something back this lately counts as holding: batches come in steps
 
 
 class RateLimit:
-    """The limit of one log, or one that all logs of a process share. Thread-safe. Times are seconds of
-    any clock that only grows. None: no limit. shared: a second limit, which holds as well.
+    """Of one log, or of all logs of a process. Thread-safe. Times are seconds of any clock that only grows. None:
+    no limit. shared: a second limit, which holds as well.
 
     A batch is spent whole, however large it is; then nothing may be sent until the debt is paid. So
-    the rate holds on average for batches of any size.
-    """
+    the rate holds on average for batches of any size."""
 
     def __init__(
         self,

@@ -12,23 +12,21 @@ are acknowledged. A letter that is refused again stays.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aolog import Reader, Record
 from aolog.errors import CursorLocked, NoSuchCursor, UsageError
 from aolog.log.cursor_file import delete_cursor, read_position
 from aolog.storage.storage import Storage
-from bridge.config.names import REPLAY
+from bridge.config.names import REPLAY, dead_letter_path
 from bridge.config.routing import Routing, Rule
-from bridge.deliver.dead_letter import ORIGIN, dead_letter_path, first_dead_letter, read_dead_letter
+from bridge.deliver.dead_letter import ORIGIN, first_dead_letter, read_dead_letter
 from bridge.deliver.forwarder import Forwarder
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.seek import bridge_cursors, forget
 from bridge.kafka.stamp import encode_stamp
-
-if TYPE_CHECKING:
-    from bridge.deliver.forwarder_options import ForwarderOptions
 
 
 def replay_range(
@@ -66,17 +64,15 @@ def route(topic: str | None, routing: Routing | None) -> Routing:
 
 
 def count_by_topic(path: str, begin: int, end: int, routing: Routing) -> dict[str, int]:
-    """How many records of [begin, end) a replay would send to each topic; "" counts those without a
-    topic. Reads the range."""
-    counts: dict[str, int] = {}
+    """How many records of [begin, end) a replay would send to each topic; "": to none. Reads the range."""
+    counts: Counter[str] = Counter()
     with Reader(path, begin) as reader:
         routing.of_log(reader.topic)
         for record in reader:
             if record.address >= end:
                 break
             if (destination := routing.of(record.topic)) is not None:
-                topic = destination.topic or ""
-                counts[topic] = counts.get(topic, 0) + 1
+                counts[destination.topic or ""] += 1
     return counts
 
 
@@ -93,8 +89,7 @@ def finished(path: str) -> None:
 
 
 def dead_letters_of(path: str, cursor: str) -> str:
-    """The dead-letter log of a log's bridge, or the path itself if that is one. Raises UsageError if
-    there is neither."""
+    """The dead-letter log of a log's bridge, or the path itself if that is one. Raises UsageError without either."""
     storage = Storage()
     dead = dead_letter_path(path, cursor)
     if storage.exists(dead):
@@ -105,9 +100,8 @@ def dead_letters_of(path: str, cursor: str) -> str:
 
 
 def replay_dead_letters(path: str, options: ForwarderOptions) -> Forwarder:
-    """A forwarder that sends the dead letters that were not replayed yet, and ends; of a log's bridge,
-    or of a dead-letter log. options: with the bridge's cursor. Raises UsageError if there are none,
-    CursorLocked if another replay runs."""
+    """A forwarder that sends the dead letters, of a log's bridge or of a dead-letter log, that were not replayed yet,
+    and ends. options: with the bridge's cursor. Raises UsageError if there are none, CursorLocked."""
     dead = dead_letters_of(path, options.cursor)
     first = first_dead_letter(dead, Storage())
     # Records without a key go to the partition that they were meant for.

@@ -8,26 +8,23 @@ lane of a key, because keys recur.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from aolog.format.native.speed import groups
+from aolog.read.batch import Batch
 from bridge.config.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
+from bridge.config.routing import Destination, Routing
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.transform import refusals_of
 from bridge.kafka import error_table
+from bridge.kafka.admission import Admission
 from bridge.kafka.error_table import UNKNOWN_TOPIC, row_of
-from bridge.kafka.lane import NO_PARTITION, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from aolog.read.batch import Batch
-    from bridge.config.routing import Destination, Routing
-    from bridge.kafka.admission import Admission
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.messages import Messages
+from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
+from bridge.kafka.messages import Messages
 
 _KEYS_REMEMBERED = 1 << 13  # of 100 bytes each: a megabyte for each log
+Keys: TypeAlias = "Sequence[bytes | None]"
 NO_TOPIC = Refusal(row_of(error_table.NO_TOPIC).reads, error_table.NO_TOPIC)
 
 
@@ -47,19 +44,14 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
 
 
 class Partitioner:
-    """For one log. source: the UUID that chooses the partition of records without a key. Not
-    thread-safe."""
+    """For one log, and one thread. source: the UUID that chooses the partition of records without a key."""
 
     def __init__(self, source: bytes) -> None:
         self._source = source
         self._by_key: dict[tuple[str, int], _ByKey] = {}
 
     def lanes(
-        self,
-        to: Destination,
-        partitions: int,
-        keys: Sequence[bytes | None],
-        addresses: Sequence[int],
+        self, to: Destination, partitions: int, keys: Keys, addresses: Sequence[int]
     ) -> list[LaneKey]:
         """The lanes of records with these keys and addresses, in a topic of so many partitions. A
         partition that was chosen by number may not exist."""
@@ -82,17 +74,8 @@ class Partitioner:
         return known
 
 
-class Routed(NamedTuple):
-    """lanes: of each record; None for a record of another cluster. refusals: by address, of all
-    records that cannot be sent, as far as that is known."""
-
-    lanes: Sequence[LaneKey | None]
-    refusals: dict[int, Refusal]
-
-
 class Router:
-    """For one log and cluster. source: the UUID that chooses the partition of records without a key.
-    Not thread-safe."""
+    """For one log and cluster, and one thread. source: as of Partitioner."""
 
     def __init__(self, routing: Routing, admission: Admission, source: bytes) -> None:
         self._routing = routing
@@ -101,7 +84,7 @@ class Router:
 
     def topics(self, messages: Messages) -> set[str]:
         """The destinations of the records, except those for another cluster."""
-        return {topic for named in set(messages.topics) if (topic := self._topic_of(named))}
+        return {topic for named in _names(messages.topics) if (topic := self._topic_of(named))}
 
     def _topic_of(self, named: str | None) -> str | None:
         to = self._routing.of(named)
@@ -112,8 +95,9 @@ class Router:
         batch: Batch,
         messages: Messages,
         partitions_of: Callable[[str], PartitionCounts | Refusal | None],
-    ) -> Routed:
-        """messages: of the batch. partitions_of: how many partitions of a topic are in use; or why the
+    ) -> tuple[Sequence[LaneKey | None], dict[int, Refusal]]:
+        """The lane of each record, None for one of another cluster; and by address, refusals of all that cannot be
+        sent, as far as that is known. messages: of the batch. partitions_of: how many partitions of a topic are in use; or why the
         topic cannot be used; None if its lane is closed for that reason already. The records of such
         a topic go to its lane NO_PARTITION."""
         now_ms = int(time.time() * 1_000)
@@ -121,7 +105,7 @@ class Router:
         refusals |= refusals_of(batch)
 
         def lanes_of(
-            named: str | None, keys: Sequence[bytes | None], addresses: Sequence[int]
+            named: str | None, keys: Keys, addresses: Sequence[int]
         ) -> Sequence[LaneKey | None]:
             to = self._routing.of(named)
             if to is None:
@@ -130,7 +114,11 @@ class Router:
             found = NO_TOPIC if to.topic is None else partitions_of(to.topic)
             if isinstance(found, PartitionCounts):
                 if not isinstance(to.partition, int) or to.partition < found.latest:
-                    return self._lanes(to, found, keys, addresses)
+                    lanes: list[LaneKey] = []
+                    for begin, end, partitions in found.parts(addresses):
+                        part = keys[begin:end], addresses[begin:end]
+                        lanes += self._partitioner.lanes(to, partitions, *part)
+                    return lanes
                 lane = lane[0], to.partition
                 reason = f"there is no partition {to.partition} in topic {to.topic!r}"
                 found = Refusal(reason, UNKNOWN_TOPIC)
@@ -139,32 +127,23 @@ class Router:
             return [lane] * len(addresses)
 
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
-        return Routed(lanes, self._admission.times.refusals(messages, lanes, now_ms) | refusals)
+        return lanes, self._admission.times.refusals(messages, lanes, now_ms) | refusals
 
-    def _lanes(
-        self,
-        to: Destination,
-        counts: PartitionCounts,
-        keys: Sequence[bytes | None],
-        addresses: Sequence[int],
-    ) -> list[LaneKey]:
-        found: list[LaneKey] = []
-        for begin, end, partitions in counts.parts(addresses):
-            part = slice(begin, end)
-            found += self._partitioner.lanes(to, partitions, keys[part], addresses[part])
-        return found
+
+def _names(topics: Sequence[str | None]) -> set[str | None]:
+    """Each of them once. Mostly there is one name, and counting it takes a tenth of making a set."""
+    first = topics[:1]
+    return set(first if first and topics.count(first[0]) == len(topics) else topics)
 
 
 def lanes_by_topic(
     topics: Sequence[str | None],
-    keys: Sequence[bytes | None],
+    keys: Keys,
     addresses: Sequence[int],
-    lanes_of: Callable[
-        [str | None, Sequence[bytes | None], Sequence[int]], Sequence[LaneKey | None]
-    ],
+    lanes_of: Callable[[str | None, Keys, Sequence[int]], Sequence[LaneKey | None]],
 ) -> Sequence[LaneKey | None]:
     """The lane of each record. lanes_of: of records that name the same topic, by keys and addresses."""
-    if len(set(topics)) == 1:
+    if len(_names(topics)) == 1:
         return lanes_of(topics[0], keys, addresses)
     by_topic = groups(list(topics))
     found: list[LaneKey | None] = [None] * len(topics)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog import Reader
+from aolog import Gap, Reader
 from aolog.errors import NoSuchCursor, UsageError
 from aolog.log.cursor_file import cursor_names, read_position
 from aolog.storage.storage import Storage
+from bridge.config.names import dead_letter_path
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
-from bridge.deliver.dead_letter import dead_letter_path, end_of_dead_letters
+from bridge.deliver.dead_letter import end_of_dead_letters
 from bridge.errors import DestinationError, ReadForbidden, Unanswered
+from bridge.kafka.consumed import stamp_of
 from bridge.kafka.read_back import ReadBack
 
 if TYPE_CHECKING:
-    from aolog import Gap
     from aolog.read.start import Where
     from bridge.deliver.forwarder_options import ForwarderOptions
 
@@ -31,18 +32,15 @@ _PURPOSE = "the header of the record there says its address"
 
 
 class Moved(NamedTuple):
-    """What a seek did, or would do. before: the old address; None if the cursor is new. forgot: records
-    that are in the destination will be sent again. records: between the old address (the beginning of
-    the log for a new cursor) and the new one; None if the log does not count them. forgot_cluster: the
-    cursor may be used with another cluster."""
+    """What a seek did, or would do."""
 
     cursor: str
-    before: int | None
+    before: int | None  # the old address; None if the cursor is new
     address: int
-    forgot: bool
+    forgot: bool  # records that are in the destination will be sent again
     done: bool
-    records: int | None = None
-    forgot_cluster: bool = False
+    records: int | None = None  # between old (or the beginning) and new; None: not counted
+    forgot_cluster: bool = False  # the cursor may be used with another cluster
 
 
 def bridge_cursors(path: str, storage: Storage) -> list[str]:
@@ -65,12 +63,13 @@ def address_in_kafka(path: str, where: str, options: ForwarderOptions) -> int:
     settings = {"bootstrap.servers": servers, **options.settings}
     reader = ReadBack(settings, bool, purpose=_PURPOSE)
     try:
-        stamp = reader.stamp_at(lane, offset)
+        message = reader.message_from(lane, offset)
     except Unanswered as error:
         hint = "grant Read on the topic" if isinstance(error, ReadForbidden) else "try again later"
         raise DestinationError(f"{where} at {servers}: {error}", hint=hint) from error
     finally:
         reader.close()
+    stamp = None if message is None else stamp_of(message)
     if stamp is None or stamp.topic_uuid != source:
         raise UsageError(
             f"no record of this log is at {where}",
@@ -104,24 +103,27 @@ def seek(
     are sent. forget_cluster: clears them too, and the cursor may be used with another cluster (see
     bridge.kafka.identity).
 
-    Raises CursorLocked while a bridge runs, NoSuchCursor, and what Reader raises.
-    """
+    Raises CursorLocked while a bridge runs, NoSuchCursor, and what Reader raises."""
     storage = Storage()
-    if address is None:
-        address = read_position(path, cursor, storage).address
-    try:
-        before, passed = read_position(path, cursor, storage)[:2]
-    except NoSuchCursor:
-        with Reader(path) as earliest:
-            before, passed = None, earliest.ordinal
-    back = before is not None and address < before
-    forgets = back and not only_missing
-    with Reader(path, address, cursor=cursor) as reader:
+    with Reader(path, "earliest" if address is None else address, cursor=cursor) as reader:
+        # The reader holds the cursor: a bridge has ended, and moves it no more.
+        try:
+            before, passed = read_position(path, cursor, storage)[:2]
+        except NoSuchCursor:
+            if address is None:
+                raise
+            with Reader(path) as earliest:
+                before, passed = None, earliest.ordinal
+        if address is None:
+            assert before is not None
+            address = before
+        back = before is not None and address < before
+        forgets = back and not only_missing
+        reader.seek(address)  # nothing is forgotten for a place that is refused
         if not dry_run:
             if forgets or forget_cluster or before is None:
                 # First: a crash between the two must not leave them with the moved cursor.
                 forget(reader, cursor, storage, cluster=forget_cluster)
-            reader.seek(address)
             reader.commit()
     with Reader(path, address) as there:
         at = there.ordinal
@@ -130,8 +132,7 @@ def seek(
 
 
 def forget(reader: Reader, cursor: str, storage: Storage, *, cluster: bool) -> None:
-    """Clears the checkpoints of a cursor, which the reader holds; durable on return. cluster: also
-    forgets the cluster."""
+    """Clears the checkpoints of a cursor that the reader holds; durable on return. cluster: forgets that, too."""
     checkpoints = Checkpoints.load(reader.path, cursor, storage, reader.topic_uuid)
     if cluster:  # another cluster may take what this one refused
         checkpoints.cluster.forget()

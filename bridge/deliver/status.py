@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-if TYPE_CHECKING:
-    from bridge.kafka.stalls import Stall
+from bridge.kafka.stalls import Stall
 
 COUNTED = ("acknowledged", "skipped", "dead_lettered", "dropped", "filtered")
 """Counts since the forwarder started; they may be summed over forwarders."""
@@ -24,68 +23,46 @@ def pending(lag_records: int | None, ahead_records: int) -> int | None:
 
 
 class WaitingLane(TypedDict):
-    """A lane whose records wait in the log. state: `waits`, it goes on by itself; `blocked`, somebody
-    has to act. partition: -1 for all of a topic's; topic: "" for all. reason: the whole sentence. cause:
-    the part of it that other lanes with the same problem share. code: of the refusal, see error_table;
-    "" if there is none. A dict, as in JSON."""
+    """A lane whose records wait in the log. A dict, as in JSON."""
 
-    topic: str
-    partition: int
-    state: str
-    reason: str
-    cause: str
-    code: str
+    topic: str  # "" for all
+    partition: int  # -1 for all of a topic's
+    state: str  # `waits`, it goes on by itself; `blocked`, somebody has to act
+    reason: str  # the whole sentence
+    cause: str  # the part of it that other lanes with the same problem share
+    code: str  # of the refusal, see error_table; "" if there is none
 
 
 class Status(NamedTuple):
-    """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate,
-    ahead_records and durable.
+    """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate, ahead_records
+    and durable. Counts of records are since the start; losses since the process started."""
 
-    state: of the delivery's state machine; bridge.supervise.status translates it for users.
-    position, committed: addresses: of the first record that is not acknowledged, and of the cursor.
-    acknowledged, skipped, dead_lettered, dropped, filtered: records since the start. Skipped records
-    were in Kafka already; a transform left filtered ones out; with exactly_once, acknowledged means
-    committed.
-    outstanding: records that were sent and are not acknowledged.
-    lag_records, lag_bytes, lag_seconds: what lies after the position. ahead_records: how many of these
-    are acknowledged already, because lanes do not wait for each other; at least so many.
-    lost_records, gaps: what can no longer be delivered, since the process started; records where their
-    number is known.
-    held_back: lanes whose records wait in the log. standing: those that wait until somebody acts; a
-    reload or a restart retries them. stalled: lanes without progress (see bridge.kafka.stalls).
-    waiting_lanes: the first LANES_MAX of held_back that have a reason.
-    copies: messages that carry stamps of the log and are not its records where they are, as far as
-    they were met; they do not count as delivered.
-    durable: everything in the log before this address survives power loss; None if unknown.
-    limited: a rate limit holds records back, now or within the last seconds.
-    """
-
-    state: str
+    state: str  # of the delivery's state machine, or `blocked`; supervise.status translates it for users
     reachable: bool
-    position: int
-    committed: int
-    acknowledged: int
-    skipped: int
-    outstanding: int
-    lag_records: int | None = None
+    position: int  # address of the first record that is not acknowledged
+    committed: int  # address of the cursor
+    acknowledged: int  # with exactly_once: committed
+    skipped: int  # they were in Kafka already
+    outstanding: int  # records that were sent and are not acknowledged
+    lag_records: int | None = None  # after the position, as are lag_bytes and lag_seconds
     lag_bytes: int = 0
     lag_seconds: float | None = None
-    lost_records: int = 0
+    lost_records: int = 0  # that can no longer be delivered, where their number is known
     gaps: int = 0
     error: str | None = None
     rate: float = 0.0
     dead_lettered: int = 0
     dropped: int = 0
-    standing: int = 0
-    held_back: int = 0
+    standing: int = 0  # lanes that wait until somebody acts; a reload or a restart retries them
+    held_back: int = 0  # lanes whose records wait in the log
     delivery: str = "at_least_once"
-    ahead_records: int = 0
-    stalled: tuple[Stall, ...] = ()
-    filtered: int = 0
-    waiting_lanes: tuple[WaitingLane, ...] = ()
-    durable: int | None = None
-    copies: int = 0
-    limited: bool = False
+    ahead_records: int = 0  # of lag_records, at least so many are acknowledged
+    stalled: tuple[Stall, ...] = ()  # lanes without progress, see bridge.kafka.stalls
+    filtered: int = 0  # a transform left them out
+    waiting_lanes: tuple[WaitingLane, ...] = ()  # the first LANES_MAX that have a reason
+    durable: int | None = None  # all before this survives power loss; None if unknown
+    copies: int = 0  # messages with stamps of the log that are not its records where they are
+    limited: bool = False  # a rate limit holds records back, now or within the last seconds
 
     def counted(self) -> dict[str, Any]:
         """The fields that COUNTED names."""

@@ -16,33 +16,27 @@ refused with TRANSFORM_FAILED, as poison; the others go on.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aolog.errors import load_optional
-from aolog.read.batch import Batch
+from aolog.read.batch import Batch, RecordFrame
 from aolog.record import Record
 from aolog.write.validate import check_record
 from bridge.config.named_function import load_function
-from bridge.config.routing import FILTERED
+from bridge.config.routing import FILTERED, Routing
 from bridge.kafka.error_table import TRANSFORM_FAILED
 from bridge.kafka.lane import Refusal
 from bridge.kafka.topic_names import is_topic_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from aolog.read.batch import RecordFrame
-    from bridge.config.routing import Routing
 
 _log = logging.getLogger("bridge")
 _END: Any = object()  # after the last record that a transform returned
 
 
 class TransformedBatch(Batch):
-    """A batch after its transforms: its records are not those of its frames, but have the same
-    addresses, and FILTERED as the topic where they were left out. refusals: by address, of records on
-    which a transform failed."""
+    """A batch after its transforms: other records at the addresses of its frames' records, with FILTERED as the
+    topic where they were left out. refusals: by address, of records on which a transform failed."""
 
     __slots__ = ("_records", "refusals")
 
@@ -106,18 +100,10 @@ class Transforms:
         self.filtered += sum(r.topic == FILTERED and r.address >= counted_to for r in records)
         self._counted_to = max(counted_to, records[-1].address + 1)
 
-    def one(self, record: Record) -> Record:
-        """A record as it is to be sent."""
-        transform = self._routing.transform_of(record.topic)
-        if transform is None:
-            return record
-        return self._apply(transform, [record], {})[0]
-
     def _apply(
         self, transform: tuple[str, bool], records: list[Record], refusals: dict[int, Refusal]
     ) -> list[Record]:
-        """Returns as many records as it gets. A record on which the function fails is unchanged, and has a
-        refusal."""
+        """As many records as it gets. One on which the function fails is unchanged, and has a refusal."""
         name, takes_arrow = transform
         function = _function(name, takes_arrow=takes_arrow)
         try:
@@ -137,8 +123,7 @@ class Transforms:
             return records
 
     def _aligned(self, records: list[Record], returned: Iterable[Record]) -> list[Record]:
-        """One for each of the records, FILTERED where none was returned. Raises ValueError, TypeError,
-        RecordRefused."""
+        """One for each record, FILTERED where none was returned. Raises ValueError, TypeError, RecordRefused."""
         found: list[Record] = []
         rest = iter(returned)
         record = next(rest, _END)

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from aolog.format.arrow_schema import SCHEMA
 from aolog.record import Record
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 def from_records(records: Sequence[Record]) -> pa.RecordBatch:
     """With the columns of `Batch.to_arrow`."""
     headers = [[{"key": n, "value": v} for n, v in record.headers] for record in records]
-    columns = {
-        "address": [record.address for record in records],
-        "timestamp": [record.timestamp for record in records],
-        "key": [record.key for record in records],
-        "value": [record.value for record in records],
-        "headers": headers,
-        "topic": [record.topic for record in records],
-    }
-    return pa.record_batch([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+    columns = [
+        headers if f.name == "headers" else [getattr(record, f.name) for record in records]
+        for f in SCHEMA
+    ]
+    return pa.record_batch(list(map(pa.array, columns, SCHEMA.types)), schema=SCHEMA)
 
 
 def to_records(batch: Any) -> Iterator[Record]:
-    """The rows. A column that is missing is null; `address` has to be there. Raises what pyarrow
-    raises, KeyError and TypeError."""
+    """The rows. A missing column is null, except `address`. Raises what pyarrow raises, KeyError and TypeError."""
     if not isinstance(batch, pa.RecordBatch | pa.Table):
         raise TypeError("it returned neither a RecordBatch nor a Table")
     for address, moment, key, value, headers, topic in zip(

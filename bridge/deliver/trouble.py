@@ -6,17 +6,11 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from bridge.kafka.lane import NO_PARTITION
-from bridge.kafka.stalls import ASK_WHY_S, Stalls, in_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bridge.kafka.connection import Connection
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.stalls import Stall
+from bridge.kafka.connection import Connection
+from bridge.kafka.lane import NO_PARTITION, LaneKey
+from bridge.kafka.stalls import ASK_WHY_S, Stall, Stalls, in_words
 
 _log = logging.getLogger("bridge")
 _AGAIN_S = 60.0
@@ -29,8 +23,7 @@ def late(stalled: Sequence[Stall]) -> str | None:
 
 
 class TroubleLog:
-    """One line for each cause, repeated each minute while it lasts, and one when it is over. Not
-    thread-safe."""
+    """One line for each cause, repeated each minute while it lasts, and one when it is over. For one thread."""
 
     def __init__(self) -> None:
         self._logged_s: dict[str, float] = {}
@@ -52,33 +45,28 @@ class TroubleLog:
 
 
 class StallWatch:
-    """Logs stalled lanes, and explains a stall by too few replicas in sync. low: see Stalls.see. too_few:
-    which partition of a stalled topic has too few of them, in words; None if there is none. Not
-    thread-safe."""
+    """Logs stalled lanes, and explains a stall by too few replicas in sync. low: see Stalls.see. too_few: which
+    partition of a stalled topic has too few of them, in words; None if there is none. For one thread."""
 
     def __init__(self, connection: Connection, low: Callable[[LaneKey], int | None]) -> None:
         self._connection = connection
         self._low = low
-        self._stalls = Stalls()
+        self.stalls = Stalls()
         self.too_few: str | None = None
 
     def look(self, now_s: float) -> bool:
         """Logs stalls when they begin, while they last, and when they end. Whether to ask the cluster
         for the cause: it is reachable, and something is stalled for ASK_WHY_S. It may be the transaction
         alone: with a topic deleted, the client waits for its partitions and has sent nothing to them."""
-        begun, over = self._stalls.see(self._connection.sent, self._low, now_s)
+        begun, over = self.stalls.see(self._connection.sent, self._low, now_s)
         if begun:
             _log.warning("%s", late(begun), extra={"event": "stalled"})
         if over:
             _log.info("acknowledges again: %s", in_words(over), extra={"event": "stall_over"})
-        asking = [stall for stall in self.now(now_s) if stall["seconds"] >= ASK_WHY_S]
+        asking = [stall for stall in self.stalls.now(now_s) if stall["seconds"] >= ASK_WHY_S]
         topics = {stall["topic"] for stall in asking if stall["partition"] != NO_PARTITION}
         if not topics:
             self.too_few = None
         elif self._connection.reachable:
             self.too_few = self._connection.topic_settings.too_few_in_sync(topics, now_s)
         return bool(asking) and self._connection.reachable
-
-    def now(self, now_s: float) -> list[Stall]:
-        """The lanes that are stalled, the oldest first."""
-        return self._stalls.now(now_s)

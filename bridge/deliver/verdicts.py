@@ -3,14 +3,21 @@ was refused before it was sent (by the router, a limit, a transform) or after (b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from aolog.record import Position
+from bridge.config.run_options import Poison
+from bridge.kafka.lane import LaneKey, Refusal
 
-    from bridge.deliver.position import Aside, Poison
-    from bridge.kafka.lane import LaneKey, Refusal
+
+class Aside(NamedTuple):
+    """A record that the cluster will never take, and the lane to which it was to go."""
+
+    position: Position
+    lane: LaneKey
+    refusal: Refusal
 
 
 class Fate(Enum):
@@ -28,13 +35,10 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Of one log. policy: what to do with poison; a record that is not itself at fault always stops its lane.
-
-    aside: addresses of records that were set aside or dropped: they are not sent.
-    """
+    """Of one log. policy: what to do with poison; a record that is not itself at fault always stops its lane."""
 
     def __init__(self, policy: Poison) -> None:
-        self.aside: set[int] = set()
+        self.aside: set[int] = set()  # addresses of records that are not sent any more
         self._policy = policy
         self._refusals: dict[int, Refusal] = {}  # of records that were sent, by address
 
@@ -43,8 +47,7 @@ class Judge:
         return Fate.ASIDE if refusal.is_poison and self._policy != "stop" else Fate.STOP
 
     def verdicts(self, found: Mapping[int, Refusal]) -> dict[int, Verdict]:
-        """Of all records that are known to be refused, by address. found: those of a batch, before it is
-        sent."""
+        """Of all records that are known to be refused, by address. found: those of a batch, not sent yet."""
         refusals = {**self._refusals, **found}
         return {at: Verdict(self.fate(refusal), refusal) for at, refusal in refusals.items()}
 
@@ -69,8 +72,7 @@ class Judge:
             self.aside.add(aside.position.address)
 
     def ask_again(self, address: int | None = None) -> None:
-        """The cause of refusals may have been corrected: of this record's, or of all that came from
-        sending."""
+        """What caused refusals at sending may be corrected: of this record, or of all."""
         if address is None:
             self._refusals.clear()
         else:

@@ -11,14 +11,11 @@ none may be lost. DESTINATION is a file here; on a box it is `bridge.KafkaProvid
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from aolog.log.retention import Retention
 from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.file_provider import FileProvider
-
-if TYPE_CHECKING:
-    from bridge.client.buffer.provider import Provider
+from bridge.client.buffer.provider import Provider
 
 DISK_BYTES = 64 << 20
 

@@ -14,18 +14,18 @@ import base64
 import binascii
 import json
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from aolog.errors import RecordRefused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aolog.record import Headers, Record
+from aolog.record import Headers, Record
 
 _LENGTH = struct.Struct("<I")
 # An address is ignored: a line that a GET returned can be sent again.
 _NAMES = {"value", "value_base64", "key", "key_base64", "headers", "timestamp_us", "address"}
+
+
+_LINE = 'each line is an object, such as {"value": "hi", "key": "k"}'
 
 
 class Columns(NamedTuple):
@@ -56,9 +56,12 @@ def _of_lines(body: bytes) -> Columns:
             found.headers.append(
                 tuple((each["name"], _bytes(each, "value")) for each in given.get("headers", ()))
             )
-            found.timestamps.append(_timestamp(given))
+            stamp = given.get("timestamp_us")
+            if stamp is not None and type(stamp) is not int:  # true is an int too
+                raise ValueError("timestamp_us is not an integer")
+            found.timestamps.append(stamp)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise RecordRefused(f"line {number}: {error}") from None
+            raise RecordRefused(f"line {number}: {error}", hint=_LINE) from None
     return found
 
 
@@ -69,13 +72,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is given twice")
     return made
-
-
-def _timestamp(given: dict[str, Any]) -> int | None:
-    stamp = given.get("timestamp_us")
-    if stamp is not None and type(stamp) is not int:  # true is an int too
-        raise ValueError("timestamp_us is not an integer")
-    return stamp
 
 
 def _bytes(given: dict[str, Any], name: str) -> bytes | None:

@@ -15,7 +15,7 @@ from bridge.cli.running import on_signals
 
 if TYPE_CHECKING:
     from bridge.config.current_text import CurrentText
-    from bridge.operate.log_lines import LogFormat
+    from bridge.config.run_options import LogFormat
 
 
 @click.command

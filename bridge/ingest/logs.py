@@ -10,17 +10,25 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
 
-from aolog.errors import AddressPruned, LogClosed, NotALog, UsageError
+from aolog.errors import (
+    AddressPruned,
+    AologError,
+    CallInterrupted,
+    LogClosed,
+    NotALog,
+    SyncFailed,
+    UsageError,
+)
+from aolog.log.directory import Log
 from aolog.read.reader import Reader
+from aolog.record import Record
+from aolog.storage.storage import Storage
 from aolog.write.writer import Writer
+from bridge.ingest.bodies import Columns
 from bridge.kafka.topic_names import is_topic_name
-
-if TYPE_CHECKING:
-    from aolog.record import Record
-    from bridge.ingest.bodies import Columns
 
 KEY_HEADER = "aolog-idempotency-key"  # a record may have a header of its own named idempotency-key
 KEYS_MAX = 100_000  # remembered for each log; the oldest are forgotten
@@ -53,7 +61,7 @@ class _TopicLog:
 
     def _read_keys(self) -> None:
         try:
-            reader = Reader(self.path, max(0, self._writer.end - KEYS_BYTES))
+            reader = Reader(self.path, _last_bytes(self.path))
         except AddressPruned:
             reader = Reader(self.path)
         except NotALog:  # it has no record yet
@@ -97,6 +105,20 @@ class _TopicLog:
         self._writer.close()
 
 
+def _last_bytes(path: str) -> int:
+    """The address from which on the log's files have KEYS_BYTES, or its first. Addresses alone show less: after a
+    power cut the next ones may be far above. Raises NotALog."""
+    left = KEYS_BYTES
+    with Log(path, Storage()) as log:
+        log.require_slabs()
+        for i in reversed(range(len(log.bases))):
+            size = log.slab(i).end_offset
+            if size >= left:
+                return log.bases[i] + size - left
+            left -= size
+        return log.bases[0]
+
+
 class Logs:
     """The logs below `root`. topics: the only ones that are accepted; empty: any. options: of Writer."""
 
@@ -112,7 +134,8 @@ class Logs:
         return valid and (not self._topics or topic in self._topics)
 
     def take(self, topic: str, columns: Columns, key: bytes | None) -> Taken:
-        """Appends a batch that is not empty; durable on return. Raises what Writer raises."""
+        """Appends a batch that is not empty; durable on return. Raises what Writer raises; LogClosed also if another
+        call has made the writer fail: then call again."""
         with self._lock:
             if self._closed:
                 raise LogClosed("the logs are closed")
@@ -124,7 +147,20 @@ class Logs:
                     )
                 log = _TopicLog(os.path.join(self._root, topic), topic, self._options)  # noqa: PTH118 -- no pathlib here
                 self._open[topic] = log
-        return log.take(columns, key)
+        try:
+            return log.take(columns, key)
+        except BaseException as error:
+            if isinstance(error, SyncFailed | CallInterrupted) or not isinstance(error, AologError):
+                self._drop(log)
+            raise
+
+    def _drop(self, log: _TopicLog) -> None:
+        """Its writer refuses all calls from now on; the next request opens the log again, which recovers it."""
+        with self._lock:
+            if self._open.get(log.topic) is log:
+                del self._open[log.topic]
+                with suppress(AologError):  # the request is answered with it
+                    log.close()
 
     def read(self, topic: str, start: int | None, most_bytes: int) -> tuple[list[Record], int]:
         """Records from an address on, None for the earliest; and the address to continue at. Raises

@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,6 +34,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -40,20 +42,16 @@ from aolog.errors import (
     AddressBeyondEnd,
     AddressPruned,
     AologError,
+    CallInterrupted,
+    LogClosed,
     NotALog,
     StorageFull,
     UsageError,
 )
 from bridge.ingest.bodies import DECODERS, line_of
+from bridge.ingest.logs import Logs, Taken
+from bridge.operate.access import Access
 from bridge.operate.server import Limits, body_of, error, json_response, served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from starlette.requests import Request
-
-    from bridge.ingest.logs import Logs, Taken
-    from bridge.operate.access import Access
 
 _log = logging.getLogger("bridge.ingest")
 _T = TypeVar("_T")
@@ -144,10 +142,10 @@ class _Answers:
             if not columns.values:
                 return error(400, "the body has no record", "send at least one")
             taken = await self._in_pool(partial(self._logs.take, topic, columns, named))
-        except StorageFull as full:
-            return _later(full.reason)
+        except (StorageFull, LogClosed, CallInterrupted) as passing:
+            return _later(passing.reason)
         except UsageError as refused:
-            return error(400, refused.reason, refused.hint or "")
+            return error(400, refused.reason, refused.hint)
         except AologError as failed:
             _log.error("%s: %s", topic, failed, extra={"event": "append_failed"})
             return error(500, failed.reason, failed.hint or "see the log of this server")
@@ -168,9 +166,9 @@ class _Answers:
         except AddressPruned as gone:
             return error(410, gone.reason, "leave out from: reads begin at the earliest record")
         except AddressBeyondEnd as beyond:
-            return error(416, beyond.reason, beyond.hint or "")
+            return error(416, beyond.reason, beyond.hint)
         except AologError as failed:
-            return error(500, failed.reason, failed.hint or "")
+            return error(500, failed.reason, failed.hint)
         lines = b"".join(map(line_of, records))
         return Response(
             lines, media_type="application/x-ndjson", headers={"Aolog-Next": str(after)}
@@ -180,8 +178,7 @@ class _Answers:
         return json_response({"topics": self._logs.state()})
 
     async def _show_metrics(self, _: Request) -> Response:
-        body, kind = self._metrics.exposition()
-        return Response(body, media_type=kind)
+        return Response(generate_latest(self._metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def _healthz(self, _: Request) -> Response:
         return json_response({"ok": True})
@@ -192,29 +189,27 @@ class _Metrics:
     how many are open now."""
 
     def __init__(self, waiting: Callable[[], int], logs: Callable[[], int]) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "aolog_ingest_requests", "Appends that were answered, by HTTP status.", ["status"],
-            registry=registry,
-        )  # fmt: skip  # one call
-        self._records = Counter(
-            "aolog_ingest_records", "Records that are durable.", ["topic"], registry=registry
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"aolog_ingest_{name}", about, labels, registry=registry)
+
+        def gauge(name: str, about: str, value: Callable[[], int]) -> None:
+            Gauge(f"aolog_ingest_{name}", about, registry=registry).set_function(value)
+
+        self._requests = counter(
+            "requests", "Appends that were answered, by HTTP status.", "status"
         )
-        self._bytes = Counter(
-            "aolog_ingest_body_bytes", "Bytes of the bodies of these records.", ["topic"],
-            registry=registry,
-        )  # fmt: skip  # one call
-        self._repeated = Counter(
-            "aolog_ingest_repeated_requests", "Requests whose records were there already.", ["topic"],
-            registry=registry,
-        )  # fmt: skip  # one call
+        self._records = counter("records", "Records that are durable.", "topic")
+        self._bytes = counter("body_bytes", "Bytes of the bodies of these records.", "topic")
+        self._repeated = counter(
+            "repeated_requests", "Requests whose records were there already.", "topic"
+        )
         self._seconds = Histogram(
             "aolog_ingest_append_seconds", "Time from a request to its answer.", registry=registry
         )
-        Gauge(
-            "aolog_ingest_waiting_requests", "Requests that wait to be durable.", registry=registry
-        ).set_function(waiting)
-        Gauge("aolog_ingest_open_logs", "Logs that are open.", registry=registry).set_function(logs)
+        gauge("waiting_requests", "Requests that wait to be durable.", waiting)
+        gauge("open_logs", "Logs that are open.", logs)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
 
@@ -230,10 +225,6 @@ class _Metrics:
         else:
             self._records.labels(taken.topic).inc(taken.records)
             self._bytes.labels(taken.topic).inc(body_bytes)
-
-    def exposition(self) -> tuple[bytes, str]:
-        """The text and its content type."""
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
 
 def _later(why: str) -> Response:

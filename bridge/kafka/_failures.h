@@ -29,15 +29,13 @@ typedef struct { /* the begin of rd_kafka_message_t */
     size_t value_size;
     const char *key;
     size_t key_size;
+    int64_t offset;
 } Message;
 typedef int (*OnOutcome)(void *rk, Message *message, void *opaque);
 typedef int (*AddOnOutcome)(void *rk, const char *name, OnOutcome on_outcome, void *opaque);
-typedef int (*OnDestroy)(void *rk, void *opaque);
-typedef int (*AddOnDestroy)(void *rk, const char *name, OnDestroy on_destroy, void *opaque);
 
 static TopicName topic_name;
 static AddOnOutcome add_on_outcome;
-static AddOnDestroy add_on_destroy;
 
 typedef struct Failure {
     struct Failure *next;
@@ -46,7 +44,7 @@ typedef struct Failure {
     char bytes[];                                /* topic, value, key */
 } Failure;
 
-/* Of one producer: threads of the client add to it, until the producer is destroyed. */
+/* Of one producer: threads of the client add to it, until its configuration is destroyed. */
 typedef struct {
     pthread_mutex_t lock;
     Failure *first, **last;
@@ -104,14 +102,6 @@ on_outcome(void *rk, Message *message, void *opaque)
     return OK;
 }
 
-static int
-on_destroy(void *rk, void *opaque)
-{
-    (void)rk;
-    drop_failures(opaque);
-    return OK;
-}
-
 /* NULL if the producer cannot have them. */
 static Failures *
 add_failures(void *rk)
@@ -123,16 +113,11 @@ add_failures(void *rk)
     }
     failures->last = &failures->first;
     atomic_store(&failures->owners, 2);
-    if (add_on_destroy(rk, "aolog", on_destroy, failures) != OK) {
-        atomic_store(&failures->owners, 1);
-        drop_failures(failures);
-        return NULL;
-    }
-    if (add_on_outcome(rk, "aolog", on_outcome, failures) != OK) {
-        drop_failures(failures);
-        return NULL;
-    }
-    return failures;
+    if (add_on_outcome(rk, "aolog", on_outcome, failures) == OK)
+        return failures;
+    atomic_store(&failures->owners, 1);
+    drop_failures(failures);
+    return NULL;
 }
 
 static PyObject *

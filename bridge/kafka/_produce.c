@@ -1,48 +1,79 @@
 /* Rows queued with the Kafka client as they stand in their columns: without objects for each, and
  * without a call of Python's. And single messages, with reports on those that failed, and no others. It
  * knows nothing of the log, and of the client only what librdkafka makes public: `rd_kafka_producev`, in
- * which the client's own `produce` ends, and interceptors, by which a plugin hears of a producer that is
- * made, and of messages that have their outcome. This module is such a plugin.
+ * which the client's own `produce` ends, and interceptors, by which a plugin hears of a client that is
+ * made, of messages that have their outcome, and of those that a consumer takes. This module is such a plugin.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
+#include "_arrivals.h"
 #include "_failures.h"
 
 #include <stdint.h>
 #include <string.h>
 
-#define QUEUE "bridge.kafka.queue" /* the name of the capsule */
+#define QUEUE "bridge.kafka.queue" /* the names of the capsules */
+#define ARRIVALS "bridge.kafka.arrivals"
+#define KEPT "bridge.kafka.kept"
 
 /* From rdkafka.h; the numbers are of librdkafka's ABI. */
 enum { COPY = 0x2 };
-enum { END, RKT = 2, PARTITION, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER };
+enum { END, RKT = 2, PARTITION, VALUE, KEY, FLAGS = 7, TIMESTAMP, HEADER, ALL_HEADERS };
 typedef int (*Producev)(void *rk, ...);
 typedef void *(*TopicNew)(void *rk, const char *name, void *conf);
 typedef void (*TopicDestroy)(void *topic);
+typedef void *(*HeadersNew)(size_t count);
+typedef int (*HeaderAdd)(void *headers, const char *name, Py_ssize_t name_size, const char *value, Py_ssize_t size);
 typedef int (*OnNew)(void *rk, const void *conf, void *opaque, char *errstr, size_t errstr_size);
 typedef int (*AddOnNew)(void *conf, const char *name, OnNew on_new, void *opaque);
+typedef int (*OnConfDestroy)(void *opaque);
+typedef int (*AddOnConfDestroy)(void *conf, const char *name, OnConfDestroy on_conf_destroy, void *opaque);
 
 static Producev producev;
 static TopicNew topic_new;
 static TopicDestroy topic_destroy;
+static HeadersNew headers_new;
+static HeaderAdd header_add;
 static AddOnNew add_on_new;
+static AddOnConfDestroy add_on_conf_destroy;
 
 /* --- the plugin ---------------------------------------------------------------------------- */
 
 /* What this thread made last, unless it was taken. */
 static _Thread_local void *made;
 static _Thread_local Failures *made_failures;
-static _Thread_local int wants_failures;
+static _Thread_local Arrivals *made_arrivals;
+static _Thread_local enum { NOTHING, WITH_FAILURES, WITH_ARRIVALS } wanted;
+
+/* Of one configuration, and so of the one client that is made with it. The client destroys it last, when its
+ * threads have ended. (It calls `on_destroy` before that: they go on then, and messages may fail.) */
+typedef struct {
+    Failures *failures;
+    Arrivals *arrivals;
+} Collected;
 
 static int
 on_new(void *rk, const void *conf, void *opaque, char *errstr, size_t errstr_size)
 {
-    (void)conf, (void)opaque, (void)errstr, (void)errstr_size;
+    Collected *collected = opaque;
+    (void)conf, (void)errstr, (void)errstr_size;
     made = rk;
-    if (wants_failures)
-        made_failures = add_failures(rk);
+    if (wanted == WITH_FAILURES)
+        made_failures = collected->failures = add_failures(rk);
+    if (wanted == WITH_ARRIVALS)
+        made_arrivals = collected->arrivals = add_arrivals(rk);
+    return OK;
+}
+
+static int
+on_conf_destroy(void *opaque)
+{
+    Collected *collected = opaque;
+    drop_failures(collected->failures);
+    drop_arrivals(collected->arrivals);
+    free(collected);
     return OK;
 }
 
@@ -51,8 +82,11 @@ Py_EXPORTED_SYMBOL int
 conf_init(void *conf, void **opaque, char *errstr, size_t errstr_size)
 {
     (void)opaque, (void)errstr, (void)errstr_size;
-    if (add_on_new != NULL)
-        add_on_new(conf, "aolog", on_new, NULL); /* refused where it is there already */
+    Collected *collected = add_on_new == NULL ? NULL : calloc(1, sizeof *collected);
+    if (collected == NULL || add_on_conf_destroy(conf, "aolog", on_conf_destroy, collected) != OK)
+        free(collected);
+    else
+        add_on_new(conf, "aolog", on_new, collected); /* refused where it is there already */
     return OK;
 }
 
@@ -208,6 +242,7 @@ typedef struct {
     const char *name;
     Py_buffer stamps; /* `size` bytes each: the only header */
     Py_ssize_t size;
+    int is_kept; /* the values stay where they are until `release`, see `keep` */
 } Rows;
 
 /* Queues the row at i: 1 if it did. What has a callback, or is refused, is not taken: the client's call
@@ -238,7 +273,7 @@ take(Queue *queue, Rows *rows, Py_ssize_t i)
         return found < 0 ? -1 : 0;
     memcpy(&time_ms, (const char *)rows->times.buf + i * (Py_ssize_t)sizeof time_ms, sizeof time_ms);
     return producev(queue->rk, RKT, topic, PARTITION, (int)partition, VALUE, value, value_size, KEY, key,
-                    key_size, TIMESTAMP, time_ms, FLAGS, COPY, HEADER, rows->name,
+                    key_size, TIMESTAMP, time_ms, FLAGS, rows->is_kept ? 0 : COPY, HEADER, rows->name,
                     (const char *)rows->stamps.buf + i * rows->size, rows->size, END) == OK;
 }
 
@@ -250,9 +285,9 @@ put(PyObject *module, PyObject *args)
     int taken = 1;
     Rows rows = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!O!O!OO(OnO)nn", &capsule, &PyList_Type, &rows.lanes, &PyList_Type,
+    if (!PyArg_ParseTuple(args, "OO!O!O!OO(OnO)nnp", &capsule, &PyList_Type, &rows.lanes, &PyList_Type,
                           &rows.values.list, &PyList_Type, &rows.keys, &rows.callbacks, &times, &name,
-                          &rows.size, &stamps, &at, &end))
+                          &rows.size, &stamps, &at, &end, &rows.is_kept))
         return NULL;
     Queue *queue = PyCapsule_GetPointer(capsule, QUEUE);
     if (queue == NULL || PyObject_GetBuffer(times, &rows.times, PyBUF_SIMPLE) < 0)
@@ -277,28 +312,135 @@ put(PyObject *module, PyObject *args)
     return taken < 0 ? NULL : PyLong_FromSsize_t(at);
 }
 
-/* --- single messages ----------------------------------------------------------------------- */
+/* The data of columns. The client may read it at any time until it has answered for its messages. So only `release`
+ * gives it back: if the capsule goes without that, the data stays in memory. */
+typedef struct {
+    Py_ssize_t count;
+    Py_buffer data[];
+} Kept;
+
+static void
+release_data(Kept *kept)
+{
+    while (kept->count > 0)
+        PyBuffer_Release(&kept->data[--kept->count]);
+}
+
+static void
+forget_kept(PyObject *capsule)
+{
+    Kept *kept = PyCapsule_GetPointer(capsule, KEPT);
+    if (kept->count == 0)
+        free(kept);
+}
 
 static PyObject *
-produce(PyObject *module, PyObject *const *args, Py_ssize_t count)
+keep(PyObject *module, PyObject *columns)
+{
+    (void)module;
+    Py_ssize_t count = PyList_Size(columns);
+    Kept *kept = count < 0 ? NULL : calloc(1, sizeof *kept + (size_t)count * sizeof kept->data[0]);
+    if (kept == NULL)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    for (; kept->count < count; kept->count++) {
+        PyObject *data = PyTuple_GetItem(PyList_GetItem(columns, kept->count), 2);
+        if (data == NULL || PyObject_GetBuffer(data, &kept->data[kept->count], PyBUF_SIMPLE) < 0)
+            break;
+    }
+    PyObject *capsule = kept->count < count ? NULL : PyCapsule_New(kept, KEPT, forget_kept);
+    if (capsule == NULL) {
+        release_data(kept);
+        free(kept);
+    }
+    return capsule;
+}
+
+static PyObject *
+release(PyObject *module, PyObject *capsule)
+{
+    (void)module;
+    Kept *kept = PyCapsule_GetPointer(capsule, KEPT);
+    if (kept == NULL)
+        return NULL;
+    release_data(kept);
+    Py_RETURN_NONE;
+}
+
+/* --- single messages ----------------------------------------------------------------------- */
+
+/* Milliseconds since the epoch of microseconds, 0 of 0: unknown. -1 of anything else. */
+static long long
+milliseconds(PyObject *microseconds)
+{
+    long long us = PyLong_Check(microseconds) ? PyLong_AsLongLong(microseconds) : -1;
+    return us < 0 ? -1 : us > 0 && us < 1000 ? 1 : us / 1000;
+}
+
+/* A tuple of headers as the client has them, NULL of none; 0 if they are not plain. */
+static int
+headers_of(PyObject *pairs, void **headers)
+{
+    Py_ssize_t count = PyTuple_CheckExact(pairs) ? PyTuple_Size(pairs) : -1;
+    int plain = count >= 0;
+    *headers = count > 0 ? headers_new((size_t)count) : NULL;
+    for (Py_ssize_t i = 0; plain && i < count; i++) {
+        PyObject *pair = PyTuple_GetItem(pairs, i);
+        plain = PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2;
+        const char *value, *name = plain ? text_of(PyTuple_GetItem(pair, 0)) : NULL;
+        size_t size;
+        plain = name != NULL && bytes_of(PyTuple_GetItem(pair, 1), &value, &size) &&
+                header_add(*headers, name, -1, value, (Py_ssize_t)size) == OK;
+    }
+    if (!plain && *headers != NULL)
+        headers_destroy(*headers);
+    return plain;
+}
+
+/* Whether it is plain and was queued, for the partition that the client chooses. Leaves no exception. */
+static int
+queue_one(Queue *queue, PyObject *message)
 {
     const char *value, *key;
     size_t value_size, key_size;
-    (void)module;
-    Queue *queue = count == 5 ? PyCapsule_GetPointer(args[0], QUEUE) : NULL;
-    if (queue == NULL) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "produce takes a queue, topic, value, key and milliseconds");
-        return NULL;
-    }
-    void *topic = topic_of(queue, args[1]);
-    long long time_ms = PyLong_Check(args[4]) ? PyLong_AsLongLong(args[4]) : -1;
+    void *topic = topic_of(queue, PyTuple_GetItem(message, 0)), *headers = NULL;
+    long long time_ms = milliseconds(PyTuple_GetItem(message, 4));
+    int queued = topic != NULL && time_ms >= 0 && bytes_of(PyTuple_GetItem(message, 1), &value, &value_size) &&
+                 bytes_of(PyTuple_GetItem(message, 2), &key, &key_size) &&
+                 headers_of(PyTuple_GetItem(message, 3), &headers);
     PyErr_Clear(); /* whatever is not plain is the client's to judge */
-    int queued = topic != NULL && time_ms >= 0 && bytes_of(args[2], &value, &value_size) &&
-                 bytes_of(args[3], &key, &key_size) &&
-                 producev(queue->rk, RKT, topic, PARTITION, -1, VALUE, value, value_size, KEY, key, key_size,
-                          TIMESTAMP, (int64_t)time_ms, FLAGS, COPY, END) == OK;
-    return PyBool_FromLong(queued);
+    if (!queued)
+        return 0;
+    queued = producev(queue->rk, RKT, topic, PARTITION, -1, VALUE, value, value_size, KEY, key, key_size, TIMESTAMP,
+                      (int64_t)time_ms, FLAGS, COPY, headers == NULL ? END : ALL_HEADERS, headers, END) == OK;
+    if (!queued && headers != NULL)
+        headers_destroy(headers);
+    return queued;
+}
+
+static PyObject *
+produce_all(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *messages, *topics, *topic = NULL;
+    Py_ssize_t at;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!O!n", &capsule, &PySet_Type, &topics, &PyList_Type, &messages, &at))
+        return NULL;
+    Queue *queue = PyCapsule_GetPointer(capsule, QUEUE);
+    if (queue == NULL)
+        return NULL;
+    for (; at >= 0 && at < PyList_Size(messages); at++) {
+        PyObject *message = PyList_GetItem(messages, at);
+        if (!PyTuple_Check(message) || PyTuple_Size(message) != 5)
+            break;
+        PyObject *named = PyTuple_GetItem(message, 0);
+        if (named != topic && (!PyUnicode_CheckExact(named) || PySet_Contains(topics, named) != 1))
+            break;
+        topic = named;
+        if (!queue_one(queue, message))
+            break;
+    }
+    PyErr_Clear(); /* the rest is the client's to judge */
+    return PyLong_FromSsize_t(at);
 }
 
 static PyObject *
@@ -316,37 +458,50 @@ failures_of(PyObject *module, PyObject *capsule)
 /* --- the module ---------------------------------------------------------------------------- */
 
 static PyObject *
-bind(PyObject *module, PyObject *args)
+bind(PyObject *module, PyObject *addresses)
 {
-    PyObject *given[7];
-    void *found[7];
+    void *found[20];
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5],
-                          &given[6]))
-        return NULL;
-    for (int i = 0; i < 7; i++)
-        found[i] = PyLong_AsVoidPtr(given[i]);
-    if (PyErr_Occurred())
-        return NULL;
+    for (int i = 0; i < 20; i++) {
+        PyObject *address = PyTuple_GetItem(addresses, i);
+        found[i] = address == NULL ? NULL : PyLong_AsVoidPtr(address);
+        if (PyErr_Occurred())
+            return NULL;
+    }
     producev = (Producev)found[0];
     topic_new = (TopicNew)found[1];
     topic_destroy = (TopicDestroy)found[2];
     add_on_new = (AddOnNew)found[3];
     topic_name = (TopicName)found[4];
     add_on_outcome = (AddOnOutcome)found[5];
-    add_on_destroy = (AddOnDestroy)found[6];
+    add_on_conf_destroy = (AddOnConfDestroy)found[6];
+    message_time = (MessageTime)found[7];
+    message_headers = (MessageHeaders)found[8];
+    add_on_consume = (AddOnConsume)found[9];
+    message_error = (MessageError)found[10];
+    message_destroy = (MessageDestroy)found[11];
+    header_at = (HeaderAt)found[12];
+    headers_copy = (HeadersCopy)found[13];
+    headers_destroy = (HeadersDestroy)found[14];
+    queue_of_consumer = (QueueOfConsumer)found[15];
+    consume_batch = (ConsumeBatch)found[16];
+    queue_destroy = (QueueDestroy)found[17];
+    headers_new = (HeadersNew)found[18];
+    header_add = (HeaderAdd)found[19];
     Py_RETURN_NONE;
 }
 
 static PyObject *
-begin(PyObject *module, PyObject *with_failures)
+begin(PyObject *module, PyObject *what)
 {
     (void)module;
     made = NULL;
-    drop_failures(made_failures); /* of a producer that nobody took */
+    drop_failures(made_failures); /* of a client that nobody took */
+    drop_arrivals(made_arrivals);
     made_failures = NULL;
-    wants_failures = PyObject_IsTrue(with_failures) == 1;
-    Py_RETURN_NONE;
+    made_arrivals = NULL;
+    wanted = PyLong_AsLong(what);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static void
@@ -378,21 +533,106 @@ queue_of(PyObject *module, PyObject *nothing)
     return capsule;
 }
 
+static void
+let_arrivals_go(PyObject *capsule)
+{
+    Arrivals *arrivals = PyCapsule_GetPointer(capsule, ARRIVALS);
+    end_arrivals(arrivals);
+    drop_arrivals(arrivals);
+}
+
+static PyObject *
+arrivals_of(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    void *queue = made == NULL || made_arrivals == NULL ? NULL : queue_of_consumer(made);
+    if (queue == NULL)
+        Py_RETURN_NONE;
+    PyObject *capsule = PyCapsule_New(made_arrivals, ARRIVALS, let_arrivals_go);
+    if (capsule == NULL) {
+        queue_destroy(queue);
+        return NULL;
+    }
+    made_arrivals->queue = queue;
+    made_arrivals = NULL;
+    return capsule;
+}
+
+static PyObject *
+want(PyObject *module, PyObject *args)
+{
+    PyObject *capsule;
+    Py_ssize_t count, timeout_ms;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Onn", &capsule, &count, &timeout_ms))
+        return NULL;
+    Arrivals *arrivals = PyCapsule_GetPointer(capsule, ARRIVALS);
+    if (arrivals == NULL)
+        return NULL;
+    forget_arrivals(arrivals);
+    arrivals->wanted = count < 0 ? 0 : (size_t)count;
+    arrivals->until_ms = now_ms() + timeout_ms;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+columns(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *left_out_type;
+    Py_ssize_t most;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OnO", &capsule, &most, &left_out_type))
+        return NULL;
+    Arrivals *arrivals = PyCapsule_GetPointer(capsule, ARRIVALS);
+    return arrivals == NULL ? NULL : take_arrivals(arrivals, most, left_out_type);
+}
+
+#define PREFIX_MAX 200 /* a cluster's id, a topic's, and a partition take 80 */
+
+static PyObject *
+number_headers(PyObject *module, PyObject *args)
+{
+    PyObject *name, *numbers;
+    const char *prefix;
+    Py_ssize_t size;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Oy#O!", &name, &prefix, &size, &PyList_Type, &numbers))
+        return NULL;
+    if (size > PREFIX_MAX)
+        Py_RETURN_NONE;
+    return numbered_headers(name, prefix, (size_t)size, numbers);
+}
+
 static PyMethodDef methods[] = {
-    {"bind", bind, METH_VARARGS, "Where librdkafka's functions are."},
+    {"bind", bind, METH_VARARGS, "Where librdkafka's functions are: see queueing.py."},
     {"begin", begin, METH_O,
-     "This thread is about to make a producer. Takes whether its failures are to be collected."},
+     "This thread is about to make a client. Takes what is to be collected: 1: failures, 2: arrivals, 0: neither."},
     {"queue", queue_of, METH_NOARGS,
      "For `put`: the queue of the producer just made; None if there is none."},
     {"put", put, METH_VARARGS,
-     "put(queue, lanes, values, keys, callbacks, times_ms, (name, size, stamps), at, end): queues rows, up "
-     "to one that it does not take. Returns its index, or the end."},
-    {"produce", (PyCFunction)(void (*)(void))produce, METH_FASTCALL,
-     "produce(queue, topic, value, key, time_ms): queues a message; whether it did. The client chooses "
-     "the partition."},
+     "put(queue, lanes, values, keys, callbacks, times_ms, (name, size, stamps), at, end, kept): queues rows, up "
+     "to one that it does not take. Returns its index, or the end. kept: the client reads the values where they are."},
+    {"keep", keep, METH_O,
+     "keep(columns): keeps the values of columns where they are, until `release` gets what this returns."},
+    {"release", release, METH_O,
+     "release(kept): the client reads these values no more."},
+    {"produce_all", produce_all, METH_VARARGS,
+     "produce_all(queue, topics, messages, at): queues messages (topic, value, key, headers, microseconds) of these "
+     "topics, for the partition that the client chooses, up to one that it may refuse. Returns its index, or the end."},
     {"failures", failures_of, METH_O,
      "failures(queue): the messages that failed since the last call, in order: topic, key, value, error. An entry "
      "None: some more failed, for which there was no memory. Returns None if failures are not collected."},
+    {"arrivals", arrivals_of, METH_NOARGS,
+     "For `want`: the arrivals of the consumer just made; None if they are not collected. Let them go before the "
+     "consumer."},
+    {"want", want, METH_VARARGS,
+     "want(arrivals, count, timeout_ms): with the next message that the consumer gives, so many are taken at most, this "
+     "one among them; waits so long for them."},
+    {"columns", columns, METH_VARARGS,
+     "columns(arrivals, most, left_out): (runs, errors) of what was taken since `want`. A run: runs.Run's fields, of at "
+     "most `most` messages. left_out: consumed.LeftOut. An error: (topic, partition, offset, code, text)."},
+    {"headers", number_headers, METH_VARARGS,
+     "headers(name, prefix, numbers): ((name, prefix and number),) for each number. None if the prefix is too long."},
     {NULL, NULL, 0, NULL},
 };
 

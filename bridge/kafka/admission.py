@@ -11,7 +11,8 @@ raise them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,12 +22,8 @@ from bridge.kafka.client_queue import over_queue
 from bridge.kafka.error_table import NUL_IN_HEADER, TOO_LARGE, row_of
 from bridge.kafka.headers import are_altered
 from bridge.kafka.lane import Refusal
+from bridge.kafka.messages import Messages
 from bridge.kafka.refused_times import CLOCK_MS, INVALID_TIMESTAMP, RefusedTimes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from bridge.kafka.messages import Messages
 
 KNOWN_MS = 600_000
 _UNBOUNDED = (1 << 63) - 1
@@ -39,13 +36,12 @@ _NEAR_BYTES = 1 << 16
 
 
 class Bounds(NamedTuple):
-    """A topic's limits. batch_bytes: the largest batch by max.message.bytes; segment_bytes: by
-    segment.bytes. before_ms, after_ms: how far a timestamp may be from the broker's clock."""
+    """A topic's limits."""
 
-    batch_bytes: int = _UNBOUNDED
-    segment_bytes: int = _UNBOUNDED
+    batch_bytes: int = _UNBOUNDED  # the largest batch by max.message.bytes
+    segment_bytes: int = _UNBOUNDED  # by segment.bytes
     needs_key: bool = False
-    before_ms: int = _UNBOUNDED
+    before_ms: int = _UNBOUNDED  # of a timestamp from the broker's clock, as after_ms
     after_ms: int = _UNBOUNDED
 
 
@@ -98,8 +94,7 @@ class Admission:
     def refusals(
         self, messages: Messages, topic_of: Callable[[str | None], str | None], *, now_ms: int
     ) -> dict[int, Refusal]:
-        """By address. topic_of: the destination of records that name a topic, or none; None: of another
-        cluster."""
+        """By address. topic_of: the destination of records that name a topic, or none; None: of another cluster."""
         found: dict[int, Refusal] = {}
         if total(messages.sizes)[1] > self._near_bytes:
             found = self._too_large(messages)

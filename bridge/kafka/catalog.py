@@ -7,9 +7,12 @@ cluster once and waits ANSWER_S at most. One thread.
 from __future__ import annotations
 
 import time
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from confluent_kafka import (
@@ -27,20 +30,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.errors import DestinationError, NoSuchTopic, Unanswered
-from bridge.kafka.client import (
-    ANSWER_S,
-    MOCK_CLUSTER,
-    admin_client,
-    away,
-    broker_of,
-    passes,
-    words,
-)
+from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, away, broker_of, passes, words
 from bridge.kafka.error_table import UNKNOWN_TOPIC
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Future
 
 When: TypeAlias = Literal["earliest", "latest"] | int
 Place: TypeAlias = tuple[str, int]  # topic and partition
@@ -52,11 +43,11 @@ _REASONS_S = 0.05  # the client gives its reasons a moment after a failure
 
 
 class Partition(NamedTuple):
-    """leader: a node's id, -1 for none. replicas, in_sync: nodes' ids."""
+    """A partition of a topic."""
 
     number: int
-    leader: int
-    replicas: list[int]
+    leader: int  # a node's id; -1 for none
+    replicas: list[int]  # nodes' ids, as in_sync
     in_sync: list[int]
 
 
@@ -70,8 +61,7 @@ class Topic(NamedTuple):
 
 
 class Catalog:
-    """Of one cluster. settings: librdkafka's. All methods raise DestinationError if the cluster does
-    not answer or refuses."""
+    """Of one cluster. settings: librdkafka's. All methods raise DestinationError: no answer, or a refusal."""
 
     def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
         self._servers = servers
@@ -109,8 +99,7 @@ class Catalog:
         return list(found.values())
 
     def existing(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describes those of these topics that exist, by name; none on the embedded broker, which has no
-        ids."""
+        """Those of these topics that exist, by name; none on the embedded broker, which has no ids."""
         wanted = list(dict.fromkeys(names))
         if not wanted or self._is_embedded():
             return {}
@@ -128,18 +117,15 @@ class Catalog:
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> Topic:
-        """Creates a topic, and describes it. -1 as a number: the cluster's default. Raises
-        DestinationError, also if the topic exists."""
+        """Creates a topic, and describes it. -1: the cluster's default. Raises DestinationError if it exists."""
         self._refuse_embedded()
         topic = NewTopic(name, partitions, replication_factor, config=dict(config))
         made = self._admin.create_topics([topic], operation_timeout=_MAKING_S)
         self._answer(made[name], wait_s=_MAKING_S)
         until_s = time.monotonic() + _MAKING_S
-        while True:
-            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_S)
-            if not _is_unknown(asked[name]) or time.monotonic() > until_s:
-                return self._topic(name, self._answer(asked[name], topic=name))
+        while not (found := self.existing([name])) and time.monotonic() < until_s:
             time.sleep(_AGAIN_S)  # the node that was asked has not learnt of it yet
+        return found[name] if found else self.topic(name)
 
     def offsets(
         self, places: Iterable[Place], when: When, *, committed_only: bool = False
@@ -178,32 +164,22 @@ class Catalog:
         if not places:
             return []
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in places])
-        found = self._of_group(
-            lambda: self._admin.list_consumer_group_offsets([asked], request_timeout=ANSWER_S)[
-                group
-            ]
-        )
-        return list(found.topic_partitions)
+        ask = partial(self._admin.list_consumer_group_offsets, [asked])
+        return list(self._of_group(ask, group).topic_partitions)
 
     def check_group(self, group: str, protocol: str) -> None:
-        """Raises DestinationError if the group has members of another protocol: "classic" or
-        "consumer"."""
-        found = self._described(group)
+        """Raises DestinationError if the group has members of another protocol, "classic" or "consumer"."""
+        found = self._of_group(partial(self._admin.describe_consumer_groups, [group]), group)
         if found.members and found.type.name.lower() not in {protocol, "unknown"}:
             raise DestinationError(
                 f"group {group!r} uses Kafka's {found.type.name.lower()} group protocol",
                 hint=f"use --group-protocol {found.type.name.lower()}, or another group",
             )
 
-    def _described(self, group: str) -> Any:
-        return self._of_group(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=ANSWER_S)[group]
-        )
-
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Sets the group's committed offsets. Raises DestinationError before any change if the
         group has members, since they would commit over it, or an offset is not in its partition."""
-        described = self._described(group)
+        described = self._of_group(partial(self._admin.describe_consumer_groups, [group]), group)
         if described.state not in {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}:
             raise DestinationError(
                 f"group {group!r} is {described.state.name.lower()} and has"
@@ -221,21 +197,13 @@ class Catalog:
         wanted = ConsumerGroupTopicPartitions(
             group, [TopicPartition(*place, offset) for place, offset in offsets.items()]
         )
-        done = self._of_group(
-            lambda: self._admin.alter_consumer_group_offsets([wanted], request_timeout=ANSWER_S)[
-                group
-            ]
-        )
-        for at in done.topic_partitions:
+        ask = partial(self._admin.alter_consumer_group_offsets, [wanted])
+        for at in self._of_group(ask, group).topic_partitions:
             if at.error is not None:
                 raise self._failed(KafkaException(at.error))
 
     def _topic(self, name: str, found: Any) -> Topic:
-        halves = (
-            found.topic_id.get_most_significant_bits(),
-            found.topic_id.get_least_significant_bits(),
-        )
-        number = b"".join((half % (1 << 64)).to_bytes(8, "big") for half in halves)
+        number = urlsafe_b64decode(f"{found.topic_id}==")
         partitions = [
             Partition(
                 each.id,
@@ -253,8 +221,8 @@ class Catalog:
         if self._is_embedded():
             raise DestinationError(
                 f"{self._servers} is the embedded broker, which cannot answer this",
-                hint="use a Kafka: `aolog-bridge cluster` runs one; or start this with `aolog-bridge broker"
-                " --topic TOPIC`: it prints what arrives",
+                hint="use a Kafka: `aolog-bridge cluster` runs one. The embedded broker only takes records, and"
+                " prints those of the topics that it was started with",
             )
 
     def _is_embedded(self) -> bool:
@@ -270,12 +238,12 @@ class Catalog:
         self._is_kafka = not str(found.cluster_id).startswith(MOCK_CLUSTER)
         return found
 
-    def _of_group(self, ask: Callable[[], Future[Any]]) -> Any:
+    def _of_group(self, ask: Callable[..., dict[str, Future[Any]]], group: str) -> Any:
         """The answer of a group's coordinator, which may need a moment to load its groups."""
         until_s = time.monotonic() + ANSWER_S
         while True:
             try:
-                return self._answer(ask())
+                return self._answer(ask(request_timeout=ANSWER_S)[group])
             except Unanswered:
                 if time.monotonic() > until_s:
                     raise
@@ -286,7 +254,7 @@ class Catalog:
             return future.result(wait_s + 1)
         except KafkaException as error:
             raise self._failed(error, topic) from None
-        except FutureTimeoutError:
+        except TimeoutError:
             raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
 
     def _no_such_topic(self, topic: str) -> NoSuchTopic:
@@ -305,12 +273,3 @@ class Catalog:
             hint = "check the address; and security.protocol, if the listener expects SASL or TLS"
             return Unanswered(f"no broker answers: {self._away}", hint=hint)
         return kind(f"{self._servers}: {words(error)}")
-
-
-def _is_unknown(future: Future[Any]) -> bool:
-    """Whether the answer, which it waits for, is that there is no such topic."""
-    try:
-        error = future.exception(ANSWER_S + 1)
-    except FutureTimeoutError:
-        return False
-    return isinstance(error, KafkaException) and error.args[0].name() == UNKNOWN_TOPIC

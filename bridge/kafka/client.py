@@ -17,21 +17,21 @@ import contextlib
 import logging
 import re
 import socket
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from aolog.errors import StorageFailed
-from bridge.errors import DestinationError, NotIsolated
-from bridge.kafka.error_table import Fault, Kind, ends_reading, kind_of, row_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from confluent_kafka import Producer
+from bridge.kafka.error_table import Fault, ends_reading, kind_of
 
 _Client = TypeVar("_Client")
+_Consumer = TypeVar("_Consumer", bound=Consumer)
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
+_log = logging.getLogger("bridge")
 
 CLIENT_LOG = logging.getLogger("bridge.librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())  # an outage fills pages: shown only on request
@@ -48,6 +48,13 @@ def _demote(record: logging.LogRecord) -> bool:
 
 
 CLIENT_LOG.addFilter(_demote)
+_OTHER_CLUSTER = "CLUSTERID"  # the line's facility (rdkafka_metadata.c)
+_FAILURE = "FAIL"
+# A listener that expects SASL or TLS closes a plain connection within milliseconds. A broker that
+# closes an idle connection does so after minutes.
+_CLOSED_AT_ONCE = re.compile(
+    r".*: Disconnected: .*\(after (?:\d{1,2}ms in state UP|\d+ms in state APIVERSION_QUERY)\b.*"
+)
 
 # Whether a metadata request creates the topics that it names, if the brokers' setting
 # auto.create.topics.enable is true. The default is false for a consumer, and true for a producer
@@ -93,6 +100,34 @@ _AWAY = re.compile(
 )
 
 
+class ListeningLog(logging.LoggerAdapter[logging.Logger]):
+    """Passes on what the client logs: only there it reports that another cluster answers, and that a broker
+    closes every connection at once. Called in the thread that polls it: other_cluster, if the servers lead to
+    another one; closed, with the broker that closed a new connection at once."""
+
+    def __init__(self, other_cluster: Callable[[], None], closed: Callable[[str], None]) -> None:
+        super().__init__(CLIENT_LOG)
+        self._other_cluster = other_cluster
+        self._closed = closed
+
+    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
+        """Called by the client."""
+        facility = args[0] if args else None
+        if facility == _FAILURE and (broker := _closed_at_once(str(args[-1]))) is not None:
+            self._closed(broker)
+        if facility == _OTHER_CLUSTER and level >= logging.WARNING:  # below: the first cluster's id
+            self._other_cluster()
+        super().log(level, msg, *args, **more)
+
+
+def _closed_at_once(line: str) -> str | None:
+    """The broker, if the line reports that it closed a new connection at once:
+
+    [thrd:...]: host:9092/bootstrap: Disconnected: connection closed by peer (after 1ms in state UP)"""
+    text = line.partition("]: ")[2]
+    return broker_of(text) if _CLOSED_AT_ONCE.fullmatch(text) else None
+
+
 class ToldToStop(Exception):
     """The caller gave up because it is to stop: nothing failed."""
 
@@ -127,12 +162,25 @@ def admin_client(settings: dict[str, Any]) -> AdminClient:
     return made(AdminClient, {**settings, AUTO_CREATE: False})
 
 
-def consumer(settings: dict[str, Any], group: str, **more: object) -> Consumer:
-    """A consumer that creates no topic, and commits nothing by itself. settings: a producer's. group: joined
-    only if it subscribes. more: a consumer's own settings, with `_` for `.`."""
+def answers(asked: Mapping[_Key, Future[_Answer]], wait_s: float) -> dict[_Key, _Answer]:
+    """What the cluster answers to some questions, each within this time; nothing where it does not tell."""
+    found = {}
+    for key, answer in asked.items():
+        try:
+            found[key] = answer.result(wait_s)
+        except (KafkaException, TimeoutError) as error:
+            _log.debug("the cluster tells nothing of %s: %s", key, words(error))
+    return found
+
+
+def consumer(
+    kind: type[_Consumer], settings: dict[str, Any], group: str, **more: object
+) -> _Consumer:
+    """A consumer of this kind that creates no topic, and commits nothing by itself. settings: a producer's.
+    group: joined only if it subscribes. more: a consumer's own settings, with `_` for `.`."""
     kept = {key: value for key, value in settings.items() if key not in _PRODUCER_ONLY}
     return made(
-        Consumer,
+        kind,
         {
             **kept,
             AUTO_CREATE: False,
@@ -151,8 +199,7 @@ def away(text: str, servers: str) -> str:
     host:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in ...)
     GroupCoordinator: host:9092: Receive failed: Invalid response size 1213486160 (0..100000000)
 
-    servers: the configured ones.
-    """
+    servers: the configured ones."""
     found = _AWAY.fullmatch(text)
     if found is None:
         return text
@@ -175,9 +222,10 @@ def broker_of(text: str) -> str | None:
     return None if found is None else found["broker"]
 
 
-def let_go(producer: Producer) -> None:
+def let_go(producer: Producer) -> bool:
     """Drops everything that a producer has queued or in flight, and runs the last callbacks: for
-    unacknowledged records they report "purged". Takes a second at most, and almost always none."""
+    unacknowledged records they report "purged". Takes a second at most, and almost always none. Whether nothing
+    is left: requests that were sent in part stay until they are sent."""
     # Purge first: after a fatal error the records in flight would never leave the queue. No flush:
     # with a fatal error pending, it runs callbacks in a state in which they fail.
     with contextlib.suppress(KafkaException):
@@ -187,21 +235,11 @@ def let_go(producer: Producer) -> None:
             break
         with contextlib.suppress(KafkaException, SystemError):
             producer.poll(_PURGE_POLL_S)
-
-
-def no_transactions(error: KafkaError) -> DestinationError:
-    """The error of a cluster that has no transactions, or refuses their settings."""
-    row = row_of(error.name())
-    if row.kind is Kind.NO_TRANSACTIONS:
-        return NotIsolated(
-            f"the cluster has no transactions: {error.name()}: {error.str()}", hint=row.does
-        )
-    return DestinationError(row.reads, hint=row.does)
+    return not len(producer)
 
 
 def lacking(right: str, topic: str, purpose: str) -> str:
-    """The text for a missing right. right: Kafka's name. purpose: why the bridge needs it; ends the
-    sentence."""
+    """The text for a missing right. right: Kafka's name. purpose: why the bridge needs it."""
     return f"the right {right} on topic {topic!r} is missing: {purpose}"
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Any
 
 MESSAGE_BYTES_MAX = 1_000_000  # the client's default
 # What one log may have in flight. More makes nothing faster: it is a second's work for a link of 250 Mbit/s, and
@@ -15,8 +13,7 @@ QUEUE_KBYTES = "queue.buffering.max.kbytes"  # bounds memory while a backlog dra
 
 
 def queue_kbytes_of(settings: Mapping[str, Any], kbytes: int = 65_536) -> int:
-    """The size of the client's queue: what the settings say; otherwise this size, or more if the largest
-    record needs more."""
+    """What the settings say; otherwise this size, or more if the largest record needs more."""
     record_bytes_max = int(settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
     return int(settings.get(QUEUE_KBYTES, max(kbytes, -(-record_bytes_max // 1024))))
 

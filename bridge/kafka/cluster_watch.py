@@ -3,7 +3,8 @@ and needs no right."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -12,45 +13,38 @@ from bridge.kafka.client import AUTO_CREATE, words
 from bridge.kafka.connection import Connection, Listener
 from bridge.kafka.error_table import Kind, kind_of
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _AGAIN_S = 5.0  # pause before a client that failed is made anew
 
 
 class ClusterWatch:
-    """Of one cluster. Makes no call that waits for it. For one thread; others may read `reachable` and
-    `trouble`. settings: librdkafka's, checked before. Close it.
-
-    reachable: whether a broker is connected; None until that is known, for seconds at most.
-    trouble: why none is, as soon as that is known."""
+    """Of one cluster. Makes no call that waits for it. For one thread; others may read `reachable` and `trouble`.
+    settings: librdkafka's, checked before. Close it."""
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
         self._connection = Connection(
             bootstrap_servers, dict(settings), Listener(self._fail, self._fail)
         )
-        self._connected = False
         self._connect_at_s = 0.0
         self._failure: str | None = None  # why the last client was given up
-        self.reachable: bool | None = None
-        self.trouble: str | None = None
+        self.reachable: bool | None = None  # a broker is connected; None until that is known
+        self.trouble: str | None = None  # why none is, as soon as that is known
 
     def look(self, now_s: float) -> None:
         """Takes what the client reports."""
-        if not self._connected and now_s >= self._connect_at_s:
+        connection = self._connection
+        if connection.client is None and now_s >= self._connect_at_s:
             self._connect_at_s = now_s + _AGAIN_S
             self._connect()
-        if self._connected:
+        if connection.client is not None:
             failure, self._failure = self._failure, None
-            self._connection.serve()
+            connection.serve()
             if self._failure is not None:
-                self._connected = False
-                self._connection.close()
+                connection.close()
             self._failure = self._failure or failure
-        if self._connection.reachable:
+        if connection.reachable:
             self.reachable, self.trouble, self._failure = True, None, None
             return
-        self.trouble = self._connection.trouble(self._failure)
+        self.trouble = connection.trouble(self._failure)
         if self.reachable or self.trouble is not None:
             self.reachable = False
 
@@ -62,8 +56,6 @@ class ClusterWatch:
             self._failure = words(error)
         except StorageFailed as error:  # no descriptor is free
             self._failure = str(error)
-        else:
-            self._connected = True
 
     def _fail(self, error: KafkaError) -> None:
         if kind_of(error.name()) is Kind.LOCKED_OUT:

@@ -7,10 +7,13 @@ import contextlib
 import json
 import logging
 import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from weakref import ref
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
 from bridge.errors import Unanswered
 from bridge.kafka.admission import Admission
@@ -19,6 +22,7 @@ from bridge.kafka.client import (
     ANSWER_S,
     BATCH_BYTES,
     DEFAULTS,
+    ListeningLog,
     advertised,
     away,
     broker_of,
@@ -26,31 +30,20 @@ from bridge.kafka.client import (
     made,
     words,
 )
-from bridge.kafka.client_log import ListeningLog
 from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, QUEUE_KBYTES, queue_kbytes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
-from bridge.kafka.events import Put
+from bridge.kafka.events import Failed, Put
 from bridge.kafka.identity import Identity
-from bridge.kafka.lane import Refusal
+from bridge.kafka.lane import LaneKey, Refusal
+from bridge.kafka.message_rows import MessageRows
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
 from bridge.kafka.refused_times import INVALID_TIMESTAMP
-from bridge.kafka.stalls import any_up, connecting_to, lanes_of
+from bridge.kafka.stalls import Sent, any_up, connecting_to, lanes_of
 from bridge.kafka.telemetry import note_brokers
-from bridge.kafka.topic_creation import TopicCreation, impossible_name
+from bridge.kafka.topic_creation import CreateTopics, TopicCreation, impossible_name
 from bridge.kafka.topic_names import is_topic_name
 from bridge.kafka.topic_settings import TopicSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
-
-    from bridge.kafka.events import Failed
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.message_rows import MessageRows
-    from bridge.kafka.stalls import Sent
-    from bridge.kafka.topic_creation import CreateTopics
 
 _log = logging.getLogger("bridge.kafka")
 _SECOND_QUESTION_S = 1.0  # it only saves time
@@ -59,47 +52,45 @@ _WARNING, _INFO = 4, 6  # librdkafka's log_level
 
 
 class Listener(NamedTuple):
-    """What a connection tells its owner.
+    """What a connection tells its owner."""
 
-    failed: an error that ends what the owner has under way. fatal: the client's fatal error, which its poll
-    raises once, in the order of its reports; reports that come after this call do not count. other_cluster:
-    another cluster answers; None if that does not matter. sent: what becomes of `Connection.sent` with new
-    statistics.
-    """
-
-    failed: Callable[[KafkaError], None]
+    failed: Callable[[KafkaError], None]  # an error that ends what the owner has under way
+    # The client's fatal error: poll raises it once; what is reported after this call does not count.
     fatal: Callable[[KafkaError], None]
-    other_cluster: Callable[[], None] | None = None
-    sent: Callable[[Mapping[str, Any], dict[LaneKey, Sent]], dict[LaneKey, Sent]] = lambda _, sent: (
-        sent
-    )
+    other_cluster: Callable[[], None] | None = None  # another cluster answers; if it matters
+    # What becomes of `Connection.sent` with new statistics.
+    sent: Callable[[Mapping[str, Any], dict[LaneKey, Sent]], dict[LaneKey, Sent]] = lambda _, s: s
+
+
+class Terms(NamedTuple):
+    """How a cluster is used."""
+
+    identity: Identity | None = None  # which cluster it has to be; None: any
+    create_topics: CreateTopics = "never"  # see TopicCreation
+    reads_back: bool = True  # whether `Connection.reader` reads records, see ReadBack
+    answer_s: float = ANSWER_S  # a cluster that takes longer counts as unreachable
+    take_over_s: float = ANSWER_S  # of a transactional producer, see Ownership
+
+
+USUAL_TERMS = Terms()
 
 
 class Connection:
-    """A client and its cluster. Not thread-safe: one thread sends and polls.
-
-    settings: librdkafka's, checked before. identity: which cluster it has to be. create_topics: see
-    TopicCreation. reads_back: whether `reader` reads records, see ReadBack. answer_s: a cluster that takes
-    longer to answer counts as unreachable.
-    """
+    """A client and its cluster. Not thread-safe: one thread sends and polls. settings: checked before."""
 
     def __init__(
         self,
         bootstrap_servers: str,
         settings: dict[str, Any],
         listener: Listener,
-        identity: Identity | None = None,
-        *,
-        create_topics: CreateTopics = "never",
-        reads_back: bool = True,
-        answer_s: float = ANSWER_S,
+        terms: Terms = USUAL_TERMS,
     ) -> None:
         self.settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **settings}
         self.servers = bootstrap_servers
-        self.identity = identity or Identity()
+        self.identity = terms.identity or Identity()
         self._listener = listener
-        self._reads_back, self._answer_s = reads_back, answer_s
-        self._creation = TopicCreation(self.settings, create_topics)
+        self._terms = terms
+        self._creation = TopicCreation(self.settings, terms.create_topics)
         self.client: RowProducer | None = None
         self.generation = 0  # of the client: what an earlier one reports is ignored
         self._asked_twice = False
@@ -108,9 +99,7 @@ class Connection:
         self.sent: dict[LaneKey, Sent] = {}
         self._leaders: dict[LaneKey, str] = {}  # the last known ones
         self.last_error: str | None = None  # the latest reason why no broker is connected
-        self.forbidden: str | None = (
-            None  # why the cluster does not accept the bridge, if it does not
-        )
+        self.forbidden: str | None = None  # why the cluster does not accept the bridge
         self._away: str | None = None  # which broker cannot be reached and why, while none is
         self._silent: str | None = None  # which broker gives no answer, while none is connected
         self._was_up = False  # whether this client was connected to a broker
@@ -137,33 +126,33 @@ class Connection:
         return bool(bounds)
 
     def refused_alone(self, event: Failed, waited_s: float) -> None:
-        """A record was refused, alone in its request, this long after it was sent. Others may be refused
-        for the same reason."""
+        """A record was refused, alone in its request, this long after it was sent. Others may be, too."""
         if event.code == INVALID_TIMESTAMP and event.lane and event.time_ms is not None:
             sent_ms = int((time.time() - waited_s) * 1_000)
             self.admission.times.note(event.lane, event.time_ms, sent_ms=sent_ms)
 
     # --- the client -----------------------------------------------------------------------------
 
-    def open(self, fixed: dict[str, Any]) -> None:
-        """Makes a new client, which connects in the background. fixed: settings that no user's replaces."""
+    def open(self, fixed: dict[str, Any], *, reports: bool = False) -> None:
+        """Makes a new client, which connects in the background. fixed: settings that no user's replaces. reports:
+        see RowProducer."""
         self.close()
         self.retire()
         self._asked_twice = self._was_up = False
         self._queued = 0
         self._made_s = time.monotonic()
         self.client = made(
-            RowProducer,
+            partial(RowProducer, reports=reports),
             {
                 **DEFAULTS,
                 QUEUE_KBYTES: self._queue_kbytes,
                 **self.settings,
                 "batch.size": self._batch_bytes,
+                "statistics.interval.ms": 1_000,
                 **fixed,
                 "log_level": max(_WARNING, int(self.settings.get("log_level", _INFO))),
                 "error_cb": partial(self._on_error, self.generation),
                 "stats_cb": partial(self._on_stats, self.generation, {}),
-                "statistics.interval.ms": 1_000,
             },
             ListeningLog(
                 partial(self._on_other_cluster, self.generation),
@@ -171,13 +160,24 @@ class Connection:
             ),
         )
 
-    def close(self) -> None:
-        """Drops the client and what it has not delivered, which is still in the log."""
+    @property
+    def opened(self) -> RowProducer:
+        """The client, after `open`."""
+        assert self.client is not None
+        return self.client
+
+    def close(self) -> bool:
+        """Drops the client and what it has not delivered, which is still in the log. Whether the client reads no
+        value of a message any more."""
         client, self.client = self.client, None
         self.retire()
         self.reachable = False
-        if client is not None:
-            let_go(client)  # the callbacks of purged records are ignored
+        if client is None:
+            return True
+        is_empty = let_go(client)  # the callbacks of purged records are ignored
+        left = ref(client)
+        del client  # its threads have ended then, unless something else refers to it
+        return is_empty or left() is None
 
     def retire(self) -> None:
         """What the present client reports from now on does not count."""
@@ -187,13 +187,16 @@ class Connection:
         """A broker has acknowledged something; the statistics show that it is connected a second later."""
         self.reachable = self._was_up = True
 
+    def answered(self) -> None:
+        """A broker answers: no trouble is left."""
+        self.acknowledged()
+        self.forbidden = self._away = self._silent = self.last_error = None
+
     def put(self, messages: MessageRows, *, later: int) -> Put:
-        """Queues records in order, up to one that can never be sent, or until the queue is full.
-        later: as of `not_queued`."""
-        assert self.client is not None
+        """Queues records in order, up to one that can never be sent, while there is room. later: see not_queued."""
         first = messages.at
         try:
-            self.client.put(messages)
+            self.opened.put(messages)
         except BufferError:
             return Put(messages.at - 1 - first, None)
         except KafkaException as failure:
@@ -203,8 +206,7 @@ class Connection:
         return self.not_queued(error, messages.at - 1 - first, later=later)
 
     def not_queued(self, error: KafkaError, sent: int, *, later: int) -> Put:
-        """After so many records, the next one was not queued. later: the code of an error that is reported
-        later, with its cause."""
+        """After so many records, one was not queued. later: the code of an error whose cause is reported later."""
         if kind_of(error.name()) is Kind.POISON:
             return Put(sent, Refusal(error.str(), error.name()))
         if error.code() == later:
@@ -228,23 +230,21 @@ class Connection:
     # --- whether it is reachable ----------------------------------------------------------------
 
     def trouble(self, failure: str | None) -> str | None:
-        """Why nothing is delivered, for status; None if something is. failure: the delivery's own
-        latest failure."""
+        """Why nothing is delivered; None if something is. failure: the delivery's own latest failure."""
         if self.forbidden is not None:
             return self.forbidden
         if self.reachable:
             return failure
         if self._away is not None:  # says more than a failure that follows from it
             return f"{self._away}; trying again"
-        late = self.client is not None and time.monotonic() - self._made_s > self._answer_s
+        late = self.client is not None and time.monotonic() - self._made_s > self._terms.answer_s
         if late and self._silent is not None:
             return f"{self._silent}; trying again"
         silent = f"{self.servers}: no answer; trying again" if late else None
         return failure or self.last_error or silent
 
     def unanswered(self, reason: str) -> str:
-        """Why a question was not answered, for status and logs. The reason reaches the client's
-        callbacks, so they are served first."""
+        """Why a question was not answered. Serves the client's callbacks first: the reason reaches them."""
         self.serve(_REASON_WAIT_S)
         self.last_error = self.forbidden or self._away or self._silent or reason
         return self.last_error
@@ -290,8 +290,7 @@ class Connection:
         statistics = json.loads(text)
         self._queued = statistics["msg_cnt"]
         if any_up(statistics):
-            self.reachable = self._was_up = True
-            self.forbidden = self._away = self._silent = self.last_error = None
+            self.answered()
         elif not self._closed_for_idleness:
             self.reachable = False
             if (broker := connecting_to(statistics)) is not None:
@@ -301,16 +300,14 @@ class Connection:
 
     @property
     def _closed_for_idleness(self) -> bool:
-        """Whether no broker is connected only because nothing is sent: brokers and load balancers
-        close idle connections. The client reconnects within a second or two, and reports an error
-        if that fails."""
+        """Whether no broker is connected only because nothing is sent: brokers and load balancers close idle
+        connections. The client reconnects within a second or two, and reports an error if that fails."""
         return self._was_up and self._away is None and not self._queued
 
     # --- questions ----------------------------------------------------------------------------
 
     def partitions(self, topic: str, answer_s: float | None = None) -> int | Refusal:
-        """How many partitions a topic has, or why it cannot be used: see TopicCreation.partitions. answer_s:
-        see look_for. Raises Unanswered, OtherCluster."""
+        """How many partitions a topic has, or why it cannot be used: see TopicCreation. Otherwise as look_for."""
         if not is_topic_name(topic):
             return impossible_name(topic)
         found = self.look_for(topic, answer_s)
@@ -328,10 +325,9 @@ class Connection:
         The first time the cluster is asked twice. An idempotent client needs a producer id, which it
         requests from a connected broker, and it looks for one with each answer and each half second.
         It drops the connection of the first answer, and reconnects only for the second question. So
-        the first record arrives after 85 ms instead of 1,060 ms (measured, 10 ms from the broker).
-        """
+        the first record arrives after 85 ms instead of 1,060 ms (measured, 10 ms from the broker)."""
         try:
-            found = self._ask_for(topic, self._answer_s if answer_s is None else answer_s)
+            found = self._ask_for(topic, self._terms.answer_s if answer_s is None else answer_s)
         except KafkaException as error:
             raise Unanswered(f"{self.servers}: {words(error)}") from error
         if not self._asked_twice:
@@ -342,14 +338,14 @@ class Connection:
 
     def _ask_for(self, topic: str, timeout_s: float) -> TopicMetadata:
         """Raises KafkaException, OtherCluster."""
-        assert self.client is not None
-        answer = self.client.list_topics(topic, timeout=timeout_s)
+        answer = self.opened.list_topics(topic, timeout=timeout_s)
         self.identity.meet(answer.cluster_id, self.servers)
         found: TopicMetadata = answer.topics[topic]
         return found
 
     def reader(self, give_up: Callable[[], bool]) -> ReadBack:
         """Reads partitions. give_up: asked now and then. Close it."""
+        terms = self._terms
         return ReadBack(
-            self.settings, give_up, self.identity, reads=self._reads_back, answer_s=self._answer_s
+            self.settings, give_up, self.identity, reads=terms.reads_back, answer_s=terms.answer_s
         )

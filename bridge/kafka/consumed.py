@@ -12,20 +12,15 @@ from __future__ import annotations
 import ctypes
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from aolog.errors import counted
-from bridge.kafka.stamp import decode_stamp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bridge.kafka.stamp import Stamp
+from bridge.kafka.stamp import Stamp, decode_stamp
 
 Pairs: TypeAlias = Sequence[tuple[str, bytes | None]]
 
@@ -89,8 +84,7 @@ def usable_ms(kind: int, time_ms: int) -> int | None:
 
 
 class LeftOut(NamedTuple):
-    """What was left out of a record that was kept. headers: how many. time_ms: Kafka's; None if it was
-    not left out."""
+    """What was left out of a record that was kept: so many headers; Kafka's time, unless it is None."""
 
     headers: int = 0
     time_ms: int | None = None

@@ -49,8 +49,7 @@ class CursorName(NamedTuple):
 
 
 class CursorRecord(NamedTuple):
-    """See aolog.log.cursor_file for the position, and the module for the rest. last: None in records of
-    an older release."""
+    """See the module, and aolog.format.cursor_copy. last: None in records of an older release."""
 
     address: int
     ordinal: int | None
@@ -62,17 +61,9 @@ class CursorRecord(NamedTuple):
 
 def encode_cursor(record: CursorRecord) -> bytes:
     """The record's value."""
-    return json.dumps(
-        {
-            "version": _VERSION,
-            "address": record.address,
-            "ordinal": record.ordinal,
-            "uuid": record.topic_uuid.hex(),
-            "epoch": record.epoch,
-            "owner": record.owner,
-            "last": record.last,
-        }
-    ).encode()
+    fields = record._asdict()
+    uuid: bytes = fields.pop("topic_uuid")
+    return json.dumps({"version": _VERSION, **fields, "uuid": uuid.hex()}).encode()
 
 
 def decode_cursor(value: bytes) -> CursorRecord:

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
+    AdminClient,
     ConfigResource,
     NewTopic,
+    TopicMetadata,
 )
 
 from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated, Unanswered
-from bridge.kafka.client import (
-    ANSWER_S,
-    MOCK_CLUSTER,
-    ToldToStop,
-    admin_client,
-    lacking,
-    words,
-)
+from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, ToldToStop, admin_client, lacking, words
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.identity import Identity
+from bridge.kafka.lane import LaneKey
 from bridge.kafka.read_back import ReadBack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
-        AdminClient,
-        TopicMetadata,
-    )
-
-    from bridge.kafka.identity import Identity
 
 _log = logging.getLogger("bridge.kafka")
 _PARTITION = 0
@@ -50,41 +39,34 @@ _OPEN_MAX_S = 90.0
 _PURPOSE = "exactly once keeps the cursor there; grant it"
 
 
+@dataclass(eq=False)
 class CursorTopic:
-    """Makes clients as it needs them, in its caller's thread. give_up: asked now and then. identity: which
-    cluster it has to be. creates: whether a missing topic is created."""
+    """Makes clients as it needs them, in its caller's thread."""
 
-    def __init__(
-        self,
-        name: str,
-        settings: dict[str, Any],
-        give_up: Callable[[], bool],
-        identity: Identity,
-        *,
-        creates: bool,
-    ) -> None:
-        self.name = name
-        self._lane = name, _PARTITION
-        self._identity = identity
-        self._settings = settings
-        self._give_up = give_up
-        self._creates = creates
+    name: str
+    settings: dict[str, Any]
+    give_up: Callable[[], bool]  # asked now and then
+    identity: Identity  # which cluster it has to be
+    creates: bool  # whether a missing topic is created
+
+    @property
+    def _lane(self) -> LaneKey:
+        return self.name, _PARTITION
 
     # --- checking -----------------------------------------------------------------------------
 
     def require(self) -> None:
-        """Returns if the topic exists, or was created, and is fit. Raises CursorTopicUnfit, NotIsolated,
-        Unanswered, OtherCluster."""
-        admin = admin_client(self._settings)
+        """Finds or creates a fit topic. Raises CursorTopicUnfit, NotIsolated, Unanswered, OtherCluster."""
+        admin = admin_client(self.settings)
         until_s = time.monotonic() + ANSWER_S * 2
         created = False
         while (found := self._look(admin)) is None:
-            if not self._creates:
+            if not self.creates:
                 raise Unanswered(
                     f"there is no topic {self.name!r}, and --create-topics=never creates none: "
                     "create it with one partition and cleanup.policy=compact"
                 )
-            if self._give_up():
+            if self.give_up():
                 raise ToldToStop
             if time.monotonic() > until_s:
                 raise Unanswered(f"topic {self.name!r} was created and does not appear")
@@ -125,7 +107,7 @@ class CursorTopic:
                 "this is the embedded broker, which does not isolate transactions",
                 hint="use --delivery at_least_once, or a Kafka",
             )
-        self._identity.meet(answer.cluster_id, str(self._settings["bootstrap.servers"]))
+        self.identity.meet(answer.cluster_id, str(self.settings["bootstrap.servers"]))
         found: TopicMetadata = answer.topics[self.name]
         if found.error is None:
             return found
@@ -173,15 +155,16 @@ class CursorTopic:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def end(self) -> int:
-        """The offset after the last record of any kind. Raises Unanswered."""
-        return self._ends()[1]
+    def ends(self) -> tuple[int, int]:
+        """(first offset, offset after the last record of any kind). Raises Unanswered."""
+        with closing(self._reader()) as reader:
+            return reader.ends(self._lane)
 
     def last(self, key: bytes, *, open_keys: Collection[bytes] = ()) -> CursorRecord | None:
         """The last committed cursor record of a key, None if there is none or it was deleted. Waits for
         open transactions, so that everything written before the call counts; but not for one whose
         first record has one of open_keys. Raises Unanswered, DestinationError."""
-        first, end = self._ends()
+        first, end = self.ends()
         tail = _TAIL
         while True:
             begin = max(first, end - tail)
@@ -232,9 +215,5 @@ class CursorTopic:
             message = reader.message_at(self._lane, offset)
         return None if message is None else message.key()
 
-    def _ends(self) -> tuple[int, int]:
-        with closing(self._reader()) as reader:
-            return reader.ends(self._lane)
-
     def _reader(self, *, committed: bool = False) -> ReadBack:
-        return ReadBack(self._settings, self._give_up, purpose=_PURPOSE, committed=committed)
+        return ReadBack(self.settings, self.give_up, purpose=_PURPOSE, committed=committed)

@@ -26,11 +26,10 @@ librdkafka 2.16.0:
 - A fetch at the end of a partition sleeps its whole `fetch.wait.max.ms` (500 by default), new data or not.
   Consumers that need low latency set it lower.
 
-How: the functions are those of `rdkafka_mock.h`, which its authors call experimental, in the librdkafka
-that confluent-kafka runs on. They are looked up through confluent-kafka's extension module, since a
-symbol look-up follows a library's own dependencies: this needs no search for a file, and never loads a
-second copy. The mock belongs to a librdkafka handle of its own, which has no broker to talk to, so an
-error that is pushed here reaches a client's request and never this handle's.
+How: the functions of `rdkafka_mock.h`, which its authors call experimental, are looked up through
+confluent-kafka's extension module: that needs no search for a file, and never loads a second copy of
+librdkafka. The mock belongs to a handle of its own, which has no broker to talk to, so an error that is pushed
+here reaches a client's request and never this handle's.
 """
 
 from __future__ import annotations
@@ -41,14 +40,10 @@ import functools
 import importlib
 import signal
 import threading
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Iterator, Sequence
+from typing import Final, Self
 
 from aolog.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-__all__ = ["EmbeddedBroker", "EmbeddedBrokerRefused", "EmbeddedBrokerUnavailable"]
 
 # rd_kafka_type_t RD_KAFKA_PRODUCER: the handle sends nothing, so its kind does not matter.
 _PRODUCER: Final = 0
@@ -62,62 +57,51 @@ _ERRSTR_SIZE: Final = 512
 _PARTITIONS_MAX: Final = 10_000
 
 _Prototype = tuple[object, tuple[object, ...]]
-_handle = ctypes.c_void_p
+_handle, _text, _size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+_int, _node = ctypes.c_int, ctypes.c_int32
 _PROTOTYPES: Final[dict[str, _Prototype]] = {
     "rd_kafka_conf_new": (_handle, ()),
-    "rd_kafka_conf_set": (
-        ctypes.c_int,
-        (_handle, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t),
-    ),
+    "rd_kafka_conf_set": (_int, (_handle, _text, _text, _text, _size)),
     "rd_kafka_conf_destroy": (None, (_handle,)),
-    "rd_kafka_new": (_handle, (ctypes.c_int, _handle, ctypes.c_char_p, ctypes.c_size_t)),
+    "rd_kafka_new": (_handle, (_int, _handle, _text, _size)),
     "rd_kafka_destroy": (None, (_handle,)),
-    "rd_kafka_err2name": (ctypes.c_char_p, (ctypes.c_int,)),
-    "rd_kafka_err2str": (ctypes.c_char_p, (ctypes.c_int,)),
-    "rd_kafka_mock_cluster_new": (_handle, (_handle, ctypes.c_int)),
+    "rd_kafka_err2name": (_text, (_int,)),
+    "rd_kafka_err2str": (_text, (_int,)),
+    "rd_kafka_mock_cluster_new": (_handle, (_handle, _int)),
     "rd_kafka_mock_cluster_destroy": (None, (_handle,)),
-    "rd_kafka_mock_cluster_bootstraps": (ctypes.c_char_p, (_handle,)),
-    "rd_kafka_mock_broker_set_down": (ctypes.c_int, (_handle, ctypes.c_int32)),
-    "rd_kafka_mock_broker_set_up": (ctypes.c_int, (_handle, ctypes.c_int32)),
-    "rd_kafka_mock_broker_set_rtt": (ctypes.c_int, (_handle, ctypes.c_int32, ctypes.c_int)),
-    "rd_kafka_mock_topic_create": (
-        ctypes.c_int,
-        (_handle, ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
-    ),
+    "rd_kafka_mock_cluster_bootstraps": (_text, (_handle,)),
+    "rd_kafka_mock_broker_set_down": (_int, (_handle, _node)),
+    "rd_kafka_mock_broker_set_up": (_int, (_handle, _node)),
+    "rd_kafka_mock_broker_set_rtt": (_int, (_handle, _node, _int)),
+    "rd_kafka_mock_topic_create": (_int, (_handle, _text, _int, _int)),
     "rd_kafka_mock_clear_request_errors": (None, (_handle, ctypes.c_int16)),
     "rd_kafka_mock_push_request_errors_array": (
         None,
-        (_handle, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)),
+        (_handle, ctypes.c_int16, _size, ctypes.POINTER(_int)),
     ),
 }
 
 
 class EmbeddedBrokerUnavailable(UsageError):
-    """No mock cluster is available: confluent-kafka's librdkafka does not export the mock's functions.
-    Nothing was started. Use a real broker, or install confluent-kafka from a wheel, which contains a
-    librdkafka that does."""
+    """confluent-kafka's librdkafka does not export the mock's functions. Nothing was started. Use a real broker, or
+    install confluent-kafka from a wheel, which contains a librdkafka that does."""
 
     code = "embedded_broker_unavailable"
 
 
 class EmbeddedBrokerRefused(UsageError):
-    """The cluster refused a command: it is closed, there is no such broker, the topic exists. Nothing was
-    changed."""
+    """A command was refused: the cluster is closed, there is no such broker, the topic exists. Nothing changed."""
 
     code = "embedded_broker_refused"
 
 
 class EmbeddedBroker:
-    """A running mock cluster of `brokers` brokers, ids 1 to `brokers`, until `close`.
+    """A running mock cluster of `brokers` brokers, ids 1 to `brokers`, until `close`. A context manager. Any thread
+    may call any method: the cluster's own thread carries out one call after the other, and on return the change is
+    in force. A forked child has no such thread. Raises EmbeddedBrokerUnavailable.
 
     bootstrap_servers: `host:port,host:port…`, one a broker in the order of their ids, all on loopback; a
-    broker that was down comes up on its old port.
-
-    A context manager. Any thread may call any method: the cluster's own thread carries out the calls one
-    after the other, and on return the change is in force. A forked child has no such thread.
-
-    Raises EmbeddedBrokerUnavailable.
-    """
+    broker that was down comes up on its old port."""
 
     def __init__(self, brokers: int = 1) -> None:
         self._lib = library()
@@ -137,37 +121,29 @@ class EmbeddedBroker:
         self.bootstrap_servers = addresses.decode("ascii")
 
     def set_down(self, broker_id: int | None = None) -> None:
-        """Cut all connections to the broker (None: to every broker) and refuse new ones.
-
-        It keeps what it has stored. It stays the leader: its partitions are unreachable, not moved. A
-        request whose answer was held back by `set_rtt_ms` has been carried out, so `set_down` during a
-        long round trip makes the doubtful case: stored, never acknowledged. No effect on a broker that
-        is down. Raises EmbeddedBrokerRefused.
-        """
+        """Cut all connections to the broker (None: to every broker) and refuse new ones. No effect on one that is
+        down. It keeps what it has stored, and stays the leader of its partitions. A request whose answer was held
+        back by `set_rtt_ms` has been carried out: `set_down` during a long round trip makes the doubtful case,
+        stored and never acknowledged. Raises EmbeddedBrokerRefused."""
         self._command(
             "rd_kafka_mock_broker_set_down", _ALL_BROKERS if broker_id is None else broker_id
         )
 
     def set_up(self, broker_id: int | None = None) -> None:
-        """Listen again, on the same port. No effect on a broker that is up.
-
-        Clients reconnect after their own reconnect.backoff. Raises EmbeddedBrokerRefused.
-        """
+        """Listen again, on the same port; clients reconnect after their own reconnect.backoff. No effect on a broker
+        that is up. Raises EmbeddedBrokerRefused."""
         self._command(
             "rd_kafka_mock_broker_set_up", _ALL_BROKERS if broker_id is None else broker_id
         )
 
     def set_rtt_ms(self, ms: int) -> None:
-        """Hold back every answer of every broker for `ms` milliseconds from when it was ready, also those
-        that wait already; 0 for none. Requests in flight at the same time wait at the same time. Raises
-        EmbeddedBrokerRefused."""
+        """Hold back every answer of every broker for `ms` milliseconds from when it was ready, also those that wait
+        already; 0 for none. Requests in flight wait at the same time. Raises EmbeddedBrokerRefused."""
         self._command("rd_kafka_mock_broker_set_rtt", _ALL_BROKERS, ms)
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic without replicas: partition p is led by broker `p % brokers + 1`.
-
-        Raises EmbeddedBrokerRefused, also where the topic exists.
-        """
+        """Create a topic without replicas: partition p is led by broker `p % brokers + 1`. Raises
+        EmbeddedBrokerRefused, also where the topic exists."""
         if not 1 <= partitions <= _PARTITIONS_MAX:  # librdkafka would end the process
             raise EmbeddedBrokerRefused(
                 f"partitions is {partitions}, not in [1, {_PARTITIONS_MAX}]"
@@ -175,15 +151,11 @@ class EmbeddedBroker:
         self._command("rd_kafka_mock_topic_create", name.encode(), partitions, 1)
 
     def push_request_errors(self, api_key: int, errors: Sequence[int]) -> None:
-        """Answer the next requests of one kind, from any client, with these errors.
-
-        api_key: the protocol's number of the request (Produce 0, Fetch 1, ListOffsets 2,
-        Metadata 3, InitProducerId 22, …). errors: one a request, in order, after those pushed
-        before: the protocol's error codes as in confluent_kafka.KafkaError. 0 lets a request
-        pass, so `[0, 0, 10]` hits the third. A request that gets an error changes nothing,
-        and a Produce gets it for all of its partitions. KafkaError._TRANSPORT (-195) cuts the
-        connection instead of answering. Raises EmbeddedBrokerRefused.
-        """
+        """Answer the next requests of one kind, from any client, with these errors, one a request, after those pushed
+        before. api_key: the protocol's number (Produce 0, Fetch 1, ListOffsets 2, Metadata 3, InitProducerId 22, …).
+        errors: the protocol's codes as in confluent_kafka.KafkaError. 0 lets a request pass, so `[0, 0, 10]` hits
+        the third. A request that gets an error changes nothing, and a Produce gets it for all of its partitions.
+        KafkaError._TRANSPORT (-195) cuts the connection instead. Raises EmbeddedBrokerRefused."""
         codes = (ctypes.c_int * len(errors))(*errors)
         with self._running() as cluster:
             self._lib.rd_kafka_mock_push_request_errors_array(cluster, api_key, len(codes), codes)
@@ -194,8 +166,7 @@ class EmbeddedBroker:
             self._lib.rd_kafka_mock_clear_request_errors(cluster, api_key)
 
     def close(self) -> None:
-        """Stop the cluster and drop its data; on return its ports are closed, and clients see the brokers
-        as down. May be called again."""
+        """Stop the cluster, drop its data, close its ports. May be called again."""
         with self._lock:
             if self._cluster is None:
                 return

@@ -46,8 +46,7 @@ class Reading(Enum):
 
 
 class Kind(Enum):
-    """What an error concerns, as finely as the bridge distinguishes errors: whose fault it is, what a consumer
-    does about it, and what happened."""
+    """What an error concerns: whose fault it is, what a consumer does about it, and what happened."""
 
     POISON = Fault.RECORD, Reading.RAISES, "the record will never be taken"
     NEIGHBOUR = Fault.RECORD, Reading.RAISES, "another record of the request was refused"
@@ -58,23 +57,15 @@ class Kind(Enum):
     TRANSACTION_SETTING = (
         Fault.CONFIGURATION,
         Reading.RAISES,
-        "the cluster does not take transactions as they are asked for",
+        "it refuses transactions as asked for",
     )
     SETTING = Fault.CONFIGURATION, Reading.RAISES, "the cluster does not take a setting"
-    OFFSET_GONE = (
-        Fault.CONFIGURATION,
-        Reading.RESETS,
-        "the partition does not have the offset to read from",
-    )
+    OFFSET_GONE = Fault.CONFIGURATION, Reading.RESETS, "the partition does not have the offset"
     UNREACHABLE = Fault.CLUSTER, Reading.WAITS, "a broker cannot be reached"
     UNANSWERED = Fault.CLUSTER, Reading.WAITS, "a call was not answered in time: it is asked again"
     WAITING = Fault.CLUSTER, Reading.WAITS, "the cluster cannot do it now"
     FENCED = Fault.OURS, Reading.RAISES, "another producer has taken over"
-    CONSEQUENCE = (
-        Fault.OURS,
-        Reading.WAITS,
-        "it follows from another error, which is reported by itself",
-    )
+    CONSEQUENCE = Fault.OURS, Reading.WAITS, "it follows from another error, which is reported, too"
     REJOINS = Fault.OURS, Reading.WAITS, "the consumer joins its group again, by itself"
     FAULT = Fault.OURS, Reading.RAISES, "the bridge or its client made a mistake"
 
@@ -269,8 +260,7 @@ _NAMED = {"INVALID_RECORD", "INVALID_TIMESTAMP"}
 
 
 def names_records(code: str) -> bool:
-    """Whether the cluster may name the refused records, if the request is sent again with a report on
-    each."""
+    """Whether the cluster may name the refused records, if the request is sent again with a report on each."""
     return code in _NAMED or kind_of(code) is Kind.NEIGHBOUR
 
 

@@ -1,24 +1,26 @@
-"""What a producer reports. Pure."""
+"""What a producer reports: of records, and how a call of a transactional one ended."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from bridge.kafka.error_table import Fault, Kind, kind_of
+from confluent_kafka import KafkaError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from bridge.errors import DestinationError, NotIsolated
+from bridge.kafka.cursor_record import CursorRecord
+from bridge.kafka.error_table import Fault, Kind, kind_of, row_of
+from bridge.kafka.lane import LaneKey, Refusal
 
-    from bridge.kafka.lane import LaneKey, Refusal
+INVALID_STATE = KafkaError._STATE  # noqa: SLF001 -- a public name: the transaction has failed
 
 
 class Put(NamedTuple):
-    """records: how many were queued. refusal: why the next one can never be sent, if it cannot.
-    spoiled: the producer takes no more; the next poll, or the transaction's commit, reports why."""
+    """What a producer took."""
 
-    records: int
-    refusal: Refusal | None
-    spoiled: bool = False
+    records: int  # that were queued
+    refusal: Refusal | None  # why the next one can never be sent, if it cannot
+    spoiled: bool = False  # it takes no more; the next poll, or the transaction's commit, says why
 
 
 class Delivered(NamedTuple):
@@ -30,16 +32,14 @@ class Delivered(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Something was not delivered. code: Kafka's name for the reason, if it says more than the reason.
-    lane, address, time_ms: of the record whose callback reported it, if one did. named: the addresses of
-    the records that the cluster names."""
+    """Something was not delivered."""
 
     reason: str
-    code: str = ""
-    lane: LaneKey | None = None
+    code: str = ""  # Kafka's name for the reason, if it says more than the reason
+    lane: LaneKey | None = None  # as address, time_ms: of the record that reported it, if one did
     address: int | None = None
     time_ms: int | None = None
-    named: tuple[int, ...] = ()
+    named: tuple[int, ...] = ()  # the addresses of the records that the cluster names
 
     @property
     def suspect(self) -> bool:
@@ -71,3 +71,71 @@ def with_names(events: Iterable[_Event]) -> list[_Event | Failed]:
         else:
             by_request += of_lane
     return others + by_name + by_request
+
+
+class Found(NamedTuple):
+    """Nothing of a predecessor is open. record: the cursor record, if there is one."""
+
+    record: CursorRecord | None
+
+
+class Looked(NamedTuple):
+    """No transaction of this log is open in these partitions."""
+
+    lanes: Collection[LaneKey]
+
+
+class Proven(NamedTuple):
+    """The cluster isolates transactions, and its cursor record names this process. twice: as of Committed."""
+
+    twice: bool
+
+
+class Committed(NamedTuple):
+    """The transaction and its cursor record are committed. twice: that may have been requested twice."""
+
+    twice: bool
+
+
+class Pending(NamedTuple):
+    """The cluster has not answered: ask again."""
+
+    reason: str
+
+
+class Broke(NamedTuple):
+    """The producer cannot be used any more. code: Kafka's name for the reason, if it has one."""
+
+    reason: str
+    code: str = ""
+
+
+class Impossible(NamedTuple):
+    """No retry helps."""
+
+    error: DestinationError
+
+
+TransactionEvent: TypeAlias = (
+    Found | Looked | Proven | Committed | Pending | Failed | Broke | Impossible
+)
+
+
+def outcome_of(error: KafkaError) -> Pending | Failed | Broke | Impossible:
+    """What an error means for the transaction."""
+    (kind, cause, does), reason = row_of(error.name()), f"{error.name()}: {error.str()}"
+    if kind in {Kind.LOCKED_OUT, Kind.TOPIC_FORBIDDEN}:
+        return Broke(reason, error.name())
+    if kind is Kind.NO_TRANSACTIONS:
+        return Impossible(NotIsolated(f"the cluster has no transactions: {reason}", hint=does))
+    if kind is Kind.TRANSACTION_SETTING:
+        return Impossible(DestinationError(cause, hint=does))
+    if kind.fault is Fault.RECORD:
+        return Failed(reason, error.name())
+    if error.fatal() or kind is Kind.FENCED:
+        return Broke(reason)
+    if error.txn_requires_abort() or error.code() == INVALID_STATE:
+        return Failed(reason)
+    if error.retriable() or kind is Kind.UNANSWERED:
+        return Pending(reason)
+    return Failed(reason)

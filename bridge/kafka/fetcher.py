@@ -8,18 +8,17 @@ commits nothing by itself. Partitions are given by the caller, or by Kafka's gro
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from bridge.errors import DestinationError
+from bridge.kafka.arrivals import ColumnConsumer
+from bridge.kafka.catalog import Place
 from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, ends_consumer, words
 from bridge.kafka.error_table import Kind, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from bridge.kafka.catalog import Place
+from bridge.kafka.runs import Run
 
 Protocol: TypeAlias = Literal["classic", "consumer"]
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
@@ -30,14 +29,13 @@ _GROUPLESS = "aolog-bridge-reader"  # the client wants a name; nothing is joined
 
 
 class Fetched(NamedTuple):
-    """messages: confluent_kafka's, in the order of each partition. ends: partitions that were read up
-    to this offset, their end. out_of_range: partitions that do not have the offset that they
-    were to be read from. away: why the cluster did not answer; None if it did."""
+    """What a call got."""
 
-    messages: list[Any]
-    ends: dict[Place, int]
-    out_of_range: list[Place]
-    away: str | None
+    messages: list[Any]  # confluent_kafka's, in the order of each partition
+    ends: dict[Place, int]  # partitions that were read up to this offset, their end
+    out_of_range: list[Place]  # they do not have the offset that they were to be read from
+    away: str | None  # why the cluster did not answer; None if it did
+    runs: Sequence[Run] = ()  # those that came as columns, which are not among `messages`
 
 
 class Fetcher:
@@ -64,6 +62,7 @@ class Fetcher:
         self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_KEPT)
         self._paused = False
         self._consumer = consumer(
+            ColumnConsumer,
             {
                 **kept,
                 # A full queue is filled again soon after it was emptied, not a second later.
@@ -122,20 +121,19 @@ class Fetcher:
         self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
-        """Goes on after `pause`. What the client fetched ahead is dropped by it and fetched again,
-        so nothing is done without a pause."""
+        """Ends a `pause`. What the client fetched ahead is fetched again, so nothing is done without a pause."""
         if self._paused:
             self._paused = False
             self._consumer.resume(self._consumer.assignment())
 
-    def fetch(self, messages: int, timeout_s: float) -> Fetched:
-        """Up to this number of messages; waits for the first `timeout_s` at most. Raises
-        DestinationError if the cluster refuses."""
-        found = Fetched([], {}, [], None)
+    def fetch(self, messages: int, timeout_s: float, run_records: int | None = None) -> Fetched:
+        """So many messages at most; waits so long for the first. run_records: of a run at most, if they may be runs.
+        Raises DestinationError if the cluster refuses."""
         try:
-            arrived = self._consumer.consume(messages, timeout=timeout_s)
+            runs, arrived = self._consumer.take(messages, timeout_s, run_records)
         except KafkaException as failure:
             raise DestinationError(words(failure)) from None
+        found = Fetched([], {}, [], None, runs)
         while self._errors:
             if (reported := self._errors.popleft()).code() == ALL_DOWN:
                 self._away = reported.str()
@@ -158,7 +156,7 @@ class Fetcher:
                 raise DestinationError(words(KafkaException(error)))
             else:
                 self._away = error.str()
-        if self._away is not None and (found.messages or found.ends or self._answers()):
+        if self._away is not None and (found.messages or runs or found.ends or self._answers()):
             self._away = None
         return found._replace(away=self._away)
 

@@ -18,23 +18,20 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Message, Producer
 
 from bridge.errors import DestinationError, ReadForbidden, Unanswered
 from bridge.kafka.catalog import Catalog
 from bridge.kafka.client import ANSWER_S, ToldToStop
 from bridge.kafka.consumed import stamp_of
-from bridge.kafka.cursor_record import decode_cursor
+from bridge.kafka.cursor_record import CursorName, decode_cursor
+from bridge.kafka.lane import LaneKey
 from bridge.kafka.read_back import ReadBack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from confluent_kafka import Message, Producer
-
-    from bridge.kafka.cursor_record import CursorName
-    from bridge.kafka.lane import LaneKey
 
 _log = logging.getLogger("bridge.kafka")
 _OPEN_PAUSE_S = 0.05
@@ -44,41 +41,33 @@ OTHERS_MAX_S = 10.0
 _PURPOSE = "the first record of an open transaction shows whose it is; grant it"
 
 
+@dataclass(eq=False)
 class HangingTransactions:
-    """Of one log and cursor. Makes clients as it needs them, in its caller's thread. give_up: asked
-    now and then. others_max_s: how long other producers' transactions are waited for."""
+    """Of one log and cursor. Makes clients as it needs them, in its caller's thread."""
 
-    def __init__(
-        self,
-        settings: dict[str, Any],
-        give_up: Callable[[], bool],
-        name: CursorName,
-        *,
-        others_max_s: float = OTHERS_MAX_S,
-    ) -> None:
-        self._settings = settings
-        self._give_up = give_up
-        self._name = name
-        self._others_max_s = others_max_s
-        self._skipped: dict[LaneKey, int] = {}  # where a foreign transaction stayed open
+    settings: dict[str, Any]
+    give_up: Callable[[], bool]  # asked now and then
+    name: CursorName
+    others_max_s: float = OTHERS_MAX_S  # how long other producers' transactions are waited for
+    _skipped: dict[LaneKey, int] = field(
+        default_factory=dict
+    )  # where a foreign transaction stayed open
 
     def end_in_cursor_topic(self, producer: Producer, topic: str, known: int) -> bool:
-        """Ends this log's open transaction there; whether there was one. A producer that ended one
-        must not be used on: the next one looks again. known: everything before this address is
-        certainly committed, so the cursor record of such a transaction is committed as well. Raises
-        KafkaException, Unanswered."""
-        key, keys = self._name.key, self._name.keys
+        """Ends this log's open transaction there; whether there was one. A producer that ended one must not be used
+        on: the next one looks again. known: everything before this address is certainly committed, so the cursor
+        record of such a transaction is committed as well. Raises KafkaException, Unanswered."""
+        key, keys = self.name.key, self.name.keys
         found = self.find([(topic, 0)], lambda message: message.key() in keys)
         addresses = [_cursor_address(message) for message in found if message.key() == key]
         return _end(producer, found, commit=any(0 <= each <= known for each in addresses))
 
     def end_in_lanes(self, producer: Producer, lanes: Collection[LaneKey], address: int) -> bool:
-        """Aborts this log's open transactions in these partitions, from the address on; whether there
-        was one. As end_in_cursor_topic."""
+        """As end_in_cursor_topic; aborts this log's open transactions in these partitions, from the address on."""
 
         def address_of(message: Message) -> int | None:
             stamp = stamp_of(message)
-            ours = stamp is not None and stamp.topic_uuid == self._name.topic_uuid
+            ours = stamp is not None and stamp.topic_uuid == self.name.topic_uuid
             return stamp.address if stamp is not None and ours else None
 
         uncommitted = []
@@ -90,11 +79,10 @@ class HangingTransactions:
         return _end(producer, uncommitted, commit=False)
 
     def find(self, lanes: Collection[LaneKey], ours: Callable[[Message], bool]) -> list[Message]:
-        """The first message of each open transaction in the partitions that is `ours`. Raises
-        Unanswered."""
-        cluster = Catalog(str(self._settings.get("bootstrap.servers")), self._settings)
+        """The first message of each open transaction there that is `ours`. Raises Unanswered."""
+        cluster = Catalog(str(self.settings.get("bootstrap.servers")), self.settings)
         ends = _ends(cluster, lanes)
-        until_s = time.monotonic() + self._others_max_s
+        until_s = time.monotonic() + self.others_max_s
         found: list[Message] = []
         foreign: dict[LaneKey, int] = {}
         while True:
@@ -113,7 +101,7 @@ class HangingTransactions:
                     del hidden[lane]
                 else:
                     foreign[lane] = new[lane]
-            if self._give_up():
+            if self.give_up():
                 raise ToldToStop
             if time.monotonic() > until_s:
                 for lane, offset in hidden.items():
@@ -127,7 +115,7 @@ class HangingTransactions:
         found: dict[LaneKey, Message] = {}
         if not offsets:
             return found
-        with closing(ReadBack(self._settings, self._give_up, purpose=_PURPOSE)) as reader:
+        with closing(ReadBack(self.settings, self.give_up, purpose=_PURPOSE)) as reader:
             for lane, offset in offsets.items():
                 try:
                     message = reader.message_at(lane, offset)
@@ -151,10 +139,9 @@ def _ends(
 
 
 def _end(producer: Producer, found: Sequence[Message], *, commit: bool) -> bool:
-    """Ends the transactions that begin with these messages; whether there were any. The producer
-    writes one record to each of their partitions, and aborts or commits that: the markers end
-    everything that is open there. A commit repeats the messages. Raises KafkaException,
-    Unanswered."""
+    """Ends the transactions that begin with these messages; whether there were any. The producer writes one record
+    to each of their partitions, and aborts or commits that: the markers end everything that is open there. A
+    commit repeats the messages. Raises KafkaException, Unanswered."""
     if not found:
         return False
     producer.begin_transaction()

@@ -6,16 +6,12 @@ something else; the consumer gets another name, and nothing shows that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from aolog.errors import RecordRefused
+from aolog.record import Headers
 from aolog.write.validate import check_headers
 from bridge.kafka.error_table import NUL_IN_HEADER, row_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aolog.record import Headers
 
 
 def are_altered(headers: Iterable[tuple[str, bytes | None]]) -> bool:

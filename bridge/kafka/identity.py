@@ -17,14 +17,12 @@ from bridge.errors import OtherCluster
 
 @dataclass(slots=True)
 class Identity:
-    """known: the id, "" if none was met or the cluster gives none. name: the configuration's name for the
-    cluster when it was met (or the first name, before that), "" if it has none. called: the name that
-    the configuration uses now. path: of the notes that keep it, for messages. Any thread."""
+    """Of a cursor's cluster. Any thread."""
 
-    path: str = ""
-    known: str = ""
-    name: str = ""
-    called: str = ""
+    path: str = ""  # of the notes that keep it, for messages
+    known: str = ""  # the id; "" if none was met or the cluster gives none
+    name: str = ""  # the configuration's when it was met (or the first, before that); "" if none
+    called: str = ""  # the name that the configuration uses now
 
     def call(self, name: str) -> None:
         """Takes the name that the configuration uses now."""

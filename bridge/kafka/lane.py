@@ -22,8 +22,7 @@ def lane_name(key: LaneKey) -> str:
 
 
 class Refusal(NamedTuple):
-    """Why a record, or a lane, is refused. code: stable, for machines; see error_table. passing: it may
-    end by itself, nobody has to act yet."""
+    """Why a record, or a lane, is refused. code: see error_table. passing: it may end by itself."""
 
     reason: str
     code: str

@@ -6,24 +6,21 @@ client's, made when it is needed: keeping thousands slows the garbage collector.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from operator import itemgetter, length_hint
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from aolog.format.origin import HEADER_NAME, STAMP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.messages import Messages
+from bridge.kafka.lane import LaneKey
+from bridge.kafka.messages import Messages
 
 Callback: TypeAlias = "Callable[..., None] | None"
 """What the client calls when the record has arrived, or failed."""
 
 
 class MessageRows:
-    """The messages in [at, end). lanes, callbacks: of all of the batch; None: no message has a callback."""
+    """The messages in [at, end). lanes, callbacks: of all of the batch; callbacks is None: no message has one."""
 
     def __init__(
         self,
@@ -34,7 +31,10 @@ class MessageRows:
         callbacks: list[Callback] | None,
     ) -> None:
         self.end = end
-        self._messages, self._lanes, self._callbacks = messages, lanes, callbacks
+        self.messages, self._lanes, self._callbacks = messages, lanes, callbacks
+        # The address of each lane's last record, if that has a callback: then values need not be copied.
+        self.last: dict[LaneKey, int] | None = None
+        self.is_kept = False  # the client reads the values where they are, see KeptValues
         self.skip_to(at)
 
     @property
@@ -49,7 +49,7 @@ class MessageRows:
 
     def columns(self) -> tuple[Any, ...] | None:
         """What the compiled half takes before the range; None if it cannot."""
-        messages = self._messages
+        messages = self.messages
         if messages.headers is not None:
             return None
         stamps = HEADER_NAME, STAMP.size, messages.stamps
@@ -66,7 +66,7 @@ class MessageRows:
         """The arguments of the client's `produce` for each of the next messages, at most so many: topic,
         value, key, partition, callback, None, milliseconds, headers. `at` counts those that were returned."""
         begin, end = self.at, min(self.at + most, self.end)
-        messages, callbacks = self._messages, self._callbacks
+        messages, callbacks = self.messages, self._callbacks
         lanes = self._lanes[begin:end]
         self._left, self._until = iter(lanes), end
         stamped = ([(HEADER_NAME, messages.stamp(i))] for i in range(begin, end))

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Iterable
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np  # here: loading it takes 150 ms, and no record should wait for that
 
+from aolog import Record
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native.speed import Rows, binary
 from aolog.format.origin import HEADER_NAME, encode_stamps, stamp_in
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.read.batch import Batch
+from aolog.read.batch import Batch, RecordFrame
 from bridge.kafka.stamp import digest, encode_stamp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aolog import Record
-    from aolog.read.batch import RecordFrame
 
 _U32 = struct.Struct("<I")
 _I64 = struct.Struct("<q")
@@ -35,19 +31,16 @@ _NUMPY_PAYS = 16  # records a frame, on average
 
 
 class Messages(NamedTuple):
-    """Columns of one length, in the order of the log. values: only for the client: objects, or columns of
-    bytes, one after the other. sizes: of value and key, in bytes. times_ms: Kafka's timestamps. stamps:
-    one after the other. headers: None if the stamp is the only one; otherwise as the client takes them,
-    the stamp last."""
+    """Columns of one length, in the order of the log."""
 
     addresses: array[int]
     topics: list[str | None]
     keys: list[bytes | None]
-    values: list[bytes | None] | list[BinaryColumn]
-    sizes: array[int]
-    times_ms: array[int]
-    stamps: bytes
-    headers: list[list[tuple[str, bytes | None]]] | None = None
+    values: list[bytes | None] | list[BinaryColumn]  # objects, or columns of bytes in order
+    sizes: array[int]  # of value and key, in bytes
+    times_ms: array[int]  # Kafka's timestamps
+    stamps: bytes  # one after the other
+    headers: list[list[tuple[str, bytes | None]]] | None = None  # the stamp last; None: no others
 
     @property
     def records(self) -> int:
@@ -104,17 +97,15 @@ def messages_of(batch: Batch, source: bytes) -> Messages:
 
 
 def milliseconds(timestamp_us: int | None) -> int:
-    """Kafka's timestamp: rounded down. 0 makes the client use the present, which is right for a record
-    without a timestamp. Kafka cannot store a time before 1970, so that becomes its first millisecond, and
-    only the stamp is exact."""
+    """Kafka's timestamp: rounded down. 0 makes the client use the present, for a record without one. Kafka cannot
+    store a time before 1970, so that becomes its first millisecond, and only the stamp is exact."""
     if timestamp_us is None:
         return 0
     return max(1, timestamp_us // 1000)
 
 
 def _is_plain(frame: RecordFrame) -> bool:
-    """Whether the frame has only the columns that are read here, and can be cut at its first record. False
-    for frames without times."""
+    """Whether the frame has times and only columns that are read here, and can be cut at its first record."""
     _, _, values, _, keys, _, topics, headers = frame.columns
     return (
         headers is None

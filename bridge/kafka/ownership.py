@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.errors import Fenced, NotIsolated
 from bridge.kafka.client import ANSWER_S, ToldToStop
-from bridge.kafka.cursor_record import encode_cursor
-from bridge.kafka.outcomes import Broke, Pending, outcome_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from confluent_kafka import Producer
-
-    from bridge.kafka.cursor_record import CursorName, CursorRecord
-    from bridge.kafka.cursor_topic import CursorTopic
+from bridge.kafka.cursor_record import CursorName, CursorRecord, encode_cursor
+from bridge.kafka.cursor_topic import CursorTopic
+from bridge.kafka.events import Broke, Pending, outcome_of
 
 _CALL_S = 1.0  # how late a stop may be noticed
 _INIT_S = 10.0  # a healthy cluster ends a predecessor's transaction within milliseconds
@@ -32,18 +26,14 @@ _SURE = 0.75  # of the client's pause before it asks again
 
 
 class Ends:
-    """Whether the client may have requested the end of a transaction twice.
-
-    It sends a request that is not answered again, with the same epoch, and does not report it. The
-    cluster may carry out the first one late, and would end the next transaction with it. But the client
-    waits for `retry.backoff.ms` (or `retry.backoff.max.ms`, if that is less), minus a jitter of a fifth,
-    before it asks again. So an end that was answered sooner was requested once.
-
-    Of one producer. Times are seconds of any clock that only grows. retry_s: the client's pause
-    before it asks again. twice: whether one of the ends may have been requested twice."""
+    """Whether the client may have requested the end of a transaction twice: it sends a request that is not answered
+    again, with the same epoch, and does not report it. The cluster may carry out the first one late, and would
+    end the next transaction with it. But the client waits for `retry.backoff.ms` (or `retry.backoff.max.ms`, if
+    that is less), minus a jitter of a fifth, before it asks again. So an end that was answered sooner was
+    requested once. Of one producer. Times are seconds of any clock that only grows. retry_s: that pause."""
 
     def __init__(self, retry_s: float) -> None:
-        self.twice = False
+        self.twice = False  # one of the ends may have been requested twice
         self._sure_s = _SURE * retry_s
         self._since_s = 0.0
 
@@ -56,30 +46,21 @@ class Ends:
         self.twice = self.twice or now_s - self._since_s >= self._sure_s
 
 
+@dataclass(eq=False)
 class Ownership:
-    """Of one log and cursor. owner: this process, in cursor records. give_up: asked now and then.
-    fenced: whether the cluster has fenced the last producer; the cluster also does that after it gave
-    up a transaction for its age. take_over_s: the longest time from fencing a predecessor to the first
-    cursor record."""
+    """Of one log and cursor."""
 
-    def __init__(
-        self,
-        topic: CursorTopic,
-        name: CursorName,
-        give_up: Callable[[], bool],
-        take_over_s: float,
-    ) -> None:
-        self.owner = os.urandom(8).hex()
-        self.fenced = False
-        self._topic = topic
-        self._name = name
-        self._give_up = give_up
-        self._take_over_s = take_over_s
-        self._proven = False
+    topic: CursorTopic
+    name: CursorName
+    give_up: Callable[[], bool]  # asked now and then
+    take_over_s: float  # at most, from fencing a predecessor to the first cursor record
+    # This process, in cursor records.
+    owner: str = field(default_factory=lambda: os.urandom(8).hex())
+    fenced: bool = False  # of the last producer; a cluster that gave up its transaction does so
+    _proven: bool = False
 
     def take_over(self, producer: Producer) -> None:
-        """Fences the predecessor and aborts what it left open. Raises Fenced, KafkaException,
-        Unanswered."""
+        """Fences the predecessor, aborts what it left open. Raises Fenced, KafkaException, Unanswered."""
         if self._proven:
             self._check()
         until_s = time.monotonic() + _INIT_S
@@ -91,32 +72,30 @@ class Ownership:
                 unanswered = isinstance(outcome_of(error.args[0]), Pending)
                 if not unanswered or time.monotonic() > until_s:
                     raise
-                if self._give_up():
+                if self.give_up():
                     raise ToldToStop from None
         self.fenced = False
 
     def _check(self) -> None:
-        """Raises Fenced if another bridge has taken over: it must not be fenced in turn. After this
-        process was fenced, waits for the other one's first cursor record; if none comes, the cluster
-        gave up a transaction for its age."""
-        until_s = time.monotonic() + (self._take_over_s if self.fenced else 0.0)
+        """Raises Fenced if another bridge has taken over: it must not be fenced in turn. Once fenced, waits for the
+        other one's first cursor record; without one, the cluster gave up a transaction for its age."""
+        until_s = time.monotonic() + (self.take_over_s if self.fenced else 0.0)
         while True:
-            record = self._topic.last(self._name.key, open_keys=self._name.keys)
+            record = self.topic.last(self.name.key, open_keys=self.name.keys)
             if record is not None and record.owner != self.owner:
                 raise Fenced(
                     "another bridge has taken over the delivery of this log",
                     hint="run one bridge a log; a copied log needs `aolog repair --new-uuid`",
                 )
-            if time.monotonic() > until_s or self._give_up():
+            if time.monotonic() > until_s or self.give_up():
                 return
             time.sleep(_LOOK_PAUSE_S)
 
     def prove(self, producer: Producer, record: CursorRecord, ends: Ends) -> Broke | None:
-        """Aborts one record, commits a cursor record, and reads back which of them is visible. Broke:
-        the producer cannot be used; None: the cluster isolates transactions. Raises KafkaException,
-        NotIsolated, Unanswered."""
-        topic, name = self._topic, self._name
-        begin = topic.end()
+        """Aborts one record, commits a cursor record, and reads back which is visible. Broke: the producer cannot be
+        used; None: the cluster isolates transactions. Raises KafkaException, NotIsolated, Unanswered."""
+        topic, name = self.topic, self.name
+        _, begin = topic.ends()
         failed: list[KafkaError | None] = []
         try:
             producer.begin_transaction()
@@ -141,7 +120,7 @@ class Ownership:
             if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Broke(topic.lacks("Write"))
             raise
-        visible = list(topic.committed(begin, topic.end()))
+        visible = list(topic.committed(begin, topic.ends()[1]))
         if (name.proof_key, self.owner.encode()) in visible:
             raise NotIsolated(
                 "the cluster shows a read_committed consumer a record that was aborted",

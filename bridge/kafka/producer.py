@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.kafka.client import ANSWER_S, FIXED
-from bridge.kafka.connection import Connection, Listener
+from bridge.kafka.client import FIXED
+from bridge.kafka.connection import USUAL_TERMS, Connection, Listener, Terms
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put, with_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bridge.kafka.identity import Identity
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.message_rows import Callback, MessageRows
-    from bridge.kafka.topic_creation import CreateTopics
+from bridge.kafka.kept_values import KeptValues
+from bridge.kafka.lane import LaneKey
+from bridge.kafka.message_rows import Callback, MessageRows
 
 _NAME_WAIT_S = 1.0  # ends with the first report that names a lane
 NAME_POLL_S = 0.05
@@ -29,28 +25,20 @@ _REPORTED_LATER = KafkaError._FATAL  # noqa: SLF001 -- a public name; the next p
 
 
 class IdempotentProducer:
-    """On one connection after the other. The arguments are those of Connection. Not thread-safe: one thread
-    sends and polls."""
+    """On one connection after the other. The arguments are those of Connection and KeptValues. One thread sends and
+    polls."""
 
     def __init__(
         self,
         bootstrap_servers: str,
         settings: dict[str, Any],
-        identity: Identity | None = None,
+        terms: Terms = USUAL_TERMS,
         *,
-        create_topics: CreateTopics = "never",
-        reads_back: bool = True,
-        answer_s: float = ANSWER_S,
+        kept_bytes_max: int = 0,
     ) -> None:
-        self.connection = Connection(
-            bootstrap_servers,
-            settings,
-            Listener(self._fail, self._fatal, self._other_cluster),
-            identity,
-            create_topics=create_topics,
-            reads_back=reads_back,
-            answer_s=answer_s,
-        )
+        listener = Listener(self._fail, self._fatal, self._other_cluster)
+        self.connection = Connection(bootstrap_servers, settings, listener, terms)
+        self._kept = KeptValues(kept_bytes_max)
         self._careful = False
         self._naming = False
         self._events: deque[KafkaEvent] = deque()
@@ -64,7 +52,7 @@ class IdempotentProducer:
 
     def disconnect(self) -> None:
         """Drops the producer and what it has not delivered, which is still in the log."""
-        self.connection.close()
+        self._kept.end(answered=self.connection.close())
         self._events.clear()
 
     def reporting(self, lane: LaneKey, address: int, time_ms: int) -> Callback:
@@ -72,8 +60,10 @@ class IdempotentProducer:
         return partial(self._on_delivery, self.connection.generation, lane, address, time_ms)
 
     def put(self, messages: MessageRows) -> Put:
-        """Queues records in order, up to one that can never be sent, or until the queue is full.
-        Then poll, and put the rest again."""
+        """Queues records in order, up to one that can never be sent, while there is room. Poll, then put the rest."""
+        last, messages.last = messages.last, None
+        if last and (held := self.connection.opened.keep(messages, self._kept.room)) is not None:
+            self._kept.add(held, last)
         return self.connection.put(messages, later=_REPORTED_LATER)
 
     def poll(self, timeout_s: float) -> Iterator[KafkaEvent]:
@@ -92,10 +82,8 @@ class IdempotentProducer:
             self._fail(error)
 
     def _named(self) -> bool:
-        """Waits for the callback that names the lane of the refused request; whether it came. None
-        comes if no refused record has a callback."""
-        client = self.connection.client
-        assert client is not None
+        """Whether a callback names the lane of the refused request in time. None does if no record of it has one."""
+        client = self.connection.opened
         self._naming = True
         wait_s = _NAME_WAIT_S if self._careful else NAME_POLL_S
         try:
@@ -122,7 +110,11 @@ class IdempotentProducer:
         if error is None:
             if not self._naming:
                 self.connection.acknowledged()
+                self._kept.acknowledged(lane, address)
                 offset = message.offset()
+                last = self._events[-1] if self._events else None
+                if isinstance(last, Delivered) and last.lane == lane:
+                    self._events.pop()  # a broker's answer makes many reports in a row
                 self._events.append(Delivered(lane, address, -1 if offset is None else offset))
         elif kind_of(error.name()) is not Kind.CONSEQUENCE:  # its cause is reported by itself
             reason = self._reason(error)

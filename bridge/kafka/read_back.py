@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Callable, Collection, Generator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
 
 from bridge.errors import ReadForbidden, Unanswered
 from bridge.kafka.client import (
@@ -16,23 +23,15 @@ from bridge.kafka.client import (
     ToldToStop,
     admin_client,
     advertised,
+    answers,
     consumer,
     lacking,
     words,
 )
-from bridge.kafka.consumed import stamp_of
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.identity import Identity
+from bridge.kafka.lane import LaneKey
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator
-
-    from confluent_kafka import Message
-
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.stamp import Stamp
-
-_log = logging.getLogger("bridge.kafka")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
 _BATCH = 10_000
 _POLL_S = 0.2
@@ -45,22 +44,18 @@ _PURPOSE = (
 
 
 class ReadBack:
-    """Reads partitions: their ends, and this log's stamps in them. Joins no group and commits
-    nothing. identity: which cluster it has to be, if that is known. reads: whether records are read; if
-    not, only ends are known, and no partition has messages. purpose: why the bridge needs the right Read,
-    for the error if it is missing. committed: whether only committed records are read; a partition then
-    ends where the first open transaction begins. answer_s: how long the cluster may take to answer."""
+    """Reads partitions: their ends, and this log's stamps in them. Joins no group and commits nothing."""
 
     def __init__(
         self,
         settings: dict[str, Any],
         give_up: Callable[[], bool],
-        identity: Identity | None = None,
+        identity: Identity | None = None,  # which cluster it has to be, if that is known
         *,
-        reads: bool = True,
-        purpose: str = _PURPOSE,
-        committed: bool = False,
-        answer_s: float = ANSWER_S,
+        reads: bool = True,  # otherwise only ends are known, and no partition has messages
+        purpose: str = _PURPOSE,  # of the right Read, for the error if it is missing
+        committed: bool = False,  # a partition then ends where the first open transaction begins
+        answer_s: float = ANSWER_S,  # how long the cluster may take
     ) -> None:
         self.reads = reads
         self._answer_s = answer_s
@@ -71,6 +66,7 @@ class ReadBack:
         self._servers = str(settings.get("bootstrap.servers"))
         self._leaders: dict[LaneKey, str] = {}  # their addresses, where `leaders` was asked
         self._consumer = consumer(
+            Consumer,
             settings,
             "aolog-bridge-read-back",
             isolation_level="read_committed" if committed else "read_uncommitted",
@@ -108,25 +104,20 @@ class ReadBack:
         return answer
 
     def identities(self, topics: Collection[str]) -> dict[str, tuple[str, int]]:
-        """The id of each of these topics and how many partitions it has, as far as the cluster tells: no
-        Kafka before 2.8 has ids, and the embedded broker has none. Creates no topic. Raises Unanswered,
-        OtherCluster."""
+        """The id of each of these topics and how many partitions it has, as far as the cluster tells: no Kafka before
+        2.8 has ids, nor has the embedded broker. Creates no topic. Raises Unanswered, OtherCluster."""
         if not topics:
             return {}
         if str(self._metadata(min(topics)).cluster_id).startswith(MOCK_CLUSTER):
             return {}  # it has no controller, which would be asked
         admin = admin_client(self._settings)  # its answers end with it
         wanted = TopicCollection(sorted(topics))
-        found = {}
-        for topic, answer in admin.describe_topics(wanted, request_timeout=_ID_ANSWER_S).items():
-            try:
-                described = answer.result(_ID_ANSWER_S)
-            except (KafkaException, FutureTimeoutError) as error:
-                _log.debug("topic %r cannot be described: %s", topic, words(error))
-                continue
-            if str(described.topic_id) != _NO_ID:
-                found[topic] = str(described.topic_id), len(described.partitions)
-        return found
+        asked = admin.describe_topics(wanted, request_timeout=_ID_ANSWER_S)
+        return {
+            topic: (str(found.topic_id), len(found.partitions))
+            for topic, found in answers(asked, _ID_ANSWER_S).items()
+            if str(found.topic_id) != _NO_ID
+        }
 
     def ends(self, lane: LaneKey, answer_s: float | None = None) -> tuple[int, int]:
         """(first offset, offset after the last). answer_s: how long to wait for them; None: the usual. Raises
@@ -153,27 +144,20 @@ class ReadBack:
                 yield from (message for message in found if message.error() is None)
 
     def check_readable(self, lane: LaneKey, end: int, answer_s: float | None = None) -> None:
-        """Reads at a partition's end, to see whether the right Read is there. answer_s: as of `ends`. Raises as
-        messages."""
+        """Reads at a partition's end: is the right Read there? answer_s: as of `ends`. Raises as messages."""
         if self.reads:
             patience_s = self._answer_s if answer_s is None else answer_s
             with closing(self.until_end(lane, end, end + 1, patience_s)) as messages:
                 next(messages)
 
-    def stamp_at(self, lane: LaneKey, offset: int) -> Stamp | None:
-        """The stamp of the message at an offset, or of the next one after it; None if it has none, or
-        there is no message. Raises as message_at."""
-        message = self._message_from(lane, offset)
-        return None if message is None else stamp_of(message)
-
     def message_at(self, lane: LaneKey, offset: int) -> Message | None:
-        """The message at an offset, None if there is none. Raises Unanswered, ToldToStop, and ReadForbidden
-        without the right Read."""
-        message = self._message_from(lane, offset)
+        """The message at an offset, None if there is none. Raises as message_from."""
+        message = self.message_from(lane, offset)
         return message if message is not None and message.offset() == offset else None
 
-    def _message_from(self, lane: LaneKey, offset: int) -> Message | None:
-        """The message at an offset, or the next one after it."""
+    def message_from(self, lane: LaneKey, offset: int) -> Message | None:
+        """The message at an offset, or the next one after it; None if there is none. Raises Unanswered,
+        ToldToStop, and ReadForbidden without the right Read."""
         first, end = self.ends(lane)
         if not first <= offset < end:
             return None

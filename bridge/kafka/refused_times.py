@@ -13,18 +13,16 @@ A run of such records costs one connection, and not one for each record.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from aolog.format.native.speed import groups
-from bridge.kafka.lane import Refusal, lane_name
+from bridge.kafka.lane import LaneKey, Refusal, lane_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from bridge.kafka.admission import Bounds
-    from bridge.kafka.lane import LaneKey
     from bridge.kafka.messages import Messages
 
 INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
@@ -45,8 +43,7 @@ class _Refused(NamedTuple):
 
 
 class RefusedTimes:
-    """Of one log and cluster: the last one of each partition. bounds_of: those of a topic, if they are
-    known."""
+    """Of one log and cluster: the last one of each partition. bounds_of: those of a topic, if they are known."""
 
     def __init__(self, bounds_of: Callable[[str], Bounds | None]) -> None:
         self._bounds_of = bounds_of
@@ -87,8 +84,7 @@ class RefusedTimes:
 def _as_bad(
     times_ms: np.ndarray, refused: _Refused, bounds: Bounds | None, now_ms: int
 ) -> np.ndarray:
-    """Which of these times are certain to be refused; none of them if the refused one may have broken either
-    bound."""
+    """Which of these times are certain to be refused; none if the refused one may have broken either bound."""
     before_ms, after_ms = (0, 0) if bounds is None else (bounds.before_ms, bounds.after_ms)
     waited_ms = now_ms - refused.sent_ms
     bad = np.zeros(len(times_ms), bool)

@@ -7,35 +7,30 @@ and never looks into columns of bytes and numbers. What a log cannot hold of a m
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from itertools import compress, pairwise
 from operator import ne
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
 from aolog.format.slab import NO_TIMESTAMP
-from bridge.kafka.consumed import LeftOut, headers_column, usable_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bridge.kafka.catalog import Place
-    from bridge.kafka.consumed import Pairs
+from bridge.kafka.catalog import Place
+from bridge.kafka.consumed import LeftOut, Pairs, headers_column, time_ms_of, usable_ms
 
 _LOG_MS_MAX = ((1 << 63) - 1) // 1_000  # a log's times are microseconds
 
 
 class Run(NamedTuple):
-    """offsets: rising. timestamps_us: NO_TIMESTAMP for none. keys, headers: None if no message has one.
-    left_out: None if nothing was left out of any message."""
+    """Messages of one partition, in its order."""
 
     place: Place
-    offsets: list[int]
-    timestamps_us: list[int]
-    keys: list[bytes | None] | None
+    offsets: list[int]  # rising
+    timestamps_us: list[int]  # NO_TIMESTAMP for none
+    keys: list[bytes | None] | None  # None if no message has one, as headers
     headers: list[Pairs | None] | None
     values: list[bytes | None]
-    left_out: list[LeftOut | None] | None
+    left_out: list[LeftOut | None] | None  # None if nothing was left out of any message
 
     def cut(self, begin: int, end: int) -> Run:
         """The messages with these indices."""
@@ -59,37 +54,34 @@ class Run(NamedTuple):
 
 
 def runs_of(messages: list[Any], records_max: int) -> Iterator[Run]:
-    """The runs of messages without errors, in order; none has more records."""
-    if not messages:
-        return
-    # Each of the client's methods is called for all messages by `map`, which takes a third of a loop.
-    topics: list[Any] = list(map(Message.topic, messages))
-    numbers: list[Any] = list(map(Message.partition, messages))
-    stamps = list(map(Message.timestamp, messages))
+    """The runs of messages without errors, in order; none has more records. Each of the client's methods is called
+    for all messages by `map`, which takes a third of a loop."""
+    changes = {0}
+    for of in (Message.topic, Message.partition):
+        column: list[Any] = list(map(of, messages))
+        if column.count(column[0] if column else None) < len(column):
+            changes.update(compress(range(1, len(column)), map(ne, column[1:], column)))
+    for begin, end in pairwise([*sorted(changes), len(messages)]):
+        for first in range(begin, end, records_max):
+            yield _run(messages[first : min(end, first + records_max)])
+
+
+def _run(messages: list[Any]) -> Run:
+    headers, unnamed = headers_column(messages)
+    offsets: list[Any] = list(map(Message.offset, messages))
+    stamps = map(Message.timestamp, messages)
     timestamps_us = [
         1_000 * ms if kind and 0 <= ms <= _LOG_MS_MAX else _odd_us(kind, ms) for kind, ms in stamps
     ]
-    headers, unnamed = headers_column(messages)
-    offsets: list[Any] = list(map(Message.offset, messages))
-    whole = Run(
-        (topics[0], numbers[0]),
+    return Run(
+        (messages[0].topic(), messages[0].partition()),
         offsets,
         timestamps_us,
         _used(list(map(Message.key, messages))),
         _used(headers),
         list(map(Message.value, messages)),
-        _left_out(stamps, timestamps_us, unnamed),
+        _left_out(messages, timestamps_us, unnamed),
     )
-    each = range(1, len(messages))
-    changes = {0, len(messages)}
-    for column in (topics, numbers):
-        if column.count(column[0]) < len(column):
-            changes.update(compress(each, map(ne, column[1:], column)))
-    for begin, end in pairwise(sorted(changes)):
-        for first in range(begin, end, records_max):
-            yield whole.cut(first, min(end, first + records_max))._replace(
-                place=(topics[begin], numbers[begin])
-            )
 
 
 def _used(column: list[Any]) -> list[Any] | None:
@@ -105,11 +97,11 @@ def _odd_us(kind: int, time_ms: int) -> int:
 
 
 def _left_out(
-    stamps: list[tuple[int, int]], timestamps_us: list[int], unnamed: dict[int, int]
+    messages: list[Any], timestamps_us: list[int], unnamed: dict[int, int]
 ) -> list[LeftOut | None] | None:
     found = {i: LeftOut(headers) for i, headers in unnamed.items()}
     if NO_TIMESTAMP in timestamps_us:
         for i, us in enumerate(timestamps_us):
-            if us == NO_TIMESTAMP and (time_ms := usable_ms(*stamps[i])) is not None:
+            if us == NO_TIMESTAMP and (time_ms := time_ms_of(messages[i])) is not None:
                 found[i] = LeftOut(unnamed.get(i, 0), time_ms)
-    return [found.get(i) for i in range(len(stamps))] if found else None
+    return [found.get(i) for i in range(len(messages))] if found else None

@@ -8,15 +8,11 @@ what is unacknowledged, so no broker is asked.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-from bridge.kafka.lane import lane_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from bridge.kafka.lane import LaneKey
+from bridge.kafka.lane import LaneKey, lane_name
 
 STALLED_S = 7.0  # statistics come each second, so a stall is named within 10 s
 SAY_AGAIN_S = 60.0
@@ -27,14 +23,12 @@ _NAMED_MAX = 5  # in one line; /status and the metrics list all
 
 
 class Sent(NamedTuple):
-    """A partition in the client's statistics. waiting: unacknowledged messages. acknowledged: grows with
-    each answer on this connection. leader: in words. asked: whether the leader has a request, or cannot
-    be sent one; otherwise the messages wait for something else."""
+    """A partition in the client's statistics."""
 
-    waiting: int
-    acknowledged: int
-    leader: str
-    asked: bool = True
+    waiting: int  # unacknowledged messages
+    acknowledged: int  # grows with each answer on this connection
+    leader: str  # in words
+    asked: bool = True  # the leader has a request, or cannot be sent one
 
 
 def any_up(statistics: Mapping[str, Any]) -> bool:
@@ -44,8 +38,7 @@ def any_up(statistics: Mapping[str, Any]) -> bool:
 
 
 def connecting_to(statistics: Mapping[str, Any]) -> str | None:
-    """The address of a broker to which the client is connecting, as the cluster advertises it; None if there
-    is none."""
+    """The address of a broker to which the client is connecting, as the cluster advertises it; or None."""
     waits = {"INIT", "DOWN", "TRY_CONNECT", "UP"}
     brokers = statistics["brokers"].values()
     found = (b["nodename"] for b in brokers if b["nodeid"] >= 0 and b["state"] not in waits)

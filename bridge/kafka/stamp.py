@@ -41,8 +41,7 @@ def unpack_stamp(value: bytes) -> Stamp:
 
 
 def decode_stamp(headers: object) -> Stamp | None:
-    """The stamp among a message's headers, as the client returns them: the last one if there are
-    several, None if there is none."""
+    """The last stamp among a message's headers, as the client returns them; None if there is none."""
     for name, value in reversed(headers if isinstance(headers, list) else []):
         if name == HEADER_NAME and isinstance(value, bytes) and len(value) == STAMP.size:
             return unpack_stamp(value)

@@ -6,13 +6,11 @@ REGISTRY, and the documentation's page has REFERENCE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import confluent_kafka
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REGISTRY = CollectorRegistry()
 CLIENT_VERSION: str = confluent_kafka.libversion()[0]

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
 from aolog.errors import counted
 from bridge.errors import Unanswered
 from bridge.kafka.client import ANSWER_S, AUTO_CREATE, lacking, made, words
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of
 from bridge.kafka.lane import Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
 CreateTopics: TypeAlias = Literal["auto", "never"]
 
@@ -44,9 +41,8 @@ class TopicCreation:
         self._refused: dict[str, str] = {}
 
     def partitions(self, topic: str, metadata: TopicMetadata) -> int | Refusal:
-        """How many partitions the topic has, or why it cannot be used, by the cluster's answer about it.
-        `passing`: there is no such topic, and the cluster may have been asked to create it. Raises
-        Unanswered."""
+        """How many partitions the topic has, or why it cannot be used, by the cluster's answer about it. `passing`: it
+        is missing, and the cluster may have been asked to create it. Raises Unanswered."""
         error = metadata.error
         if error is None and metadata.partitions:
             self._found(topic, metadata)

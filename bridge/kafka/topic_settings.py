@@ -7,26 +7,21 @@ DescribeConfigs, records that a topic refuses are found by sending smaller group
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable
+from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, not said so
     AclOperation,
+    AdminClient,
     ConfigResource,
 )
 
-from bridge.kafka.admission import KNOWN_MS, bounds_of
-from bridge.kafka.client import admin_client, words
+from bridge.kafka.admission import KNOWN_MS, Admission, Bounds, bounds_of
+from bridge.kafka.client import admin_client, answers
 from bridge.kafka.error_table import advice
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from bridge.kafka.admission import Admission, Bounds
 
 _log = logging.getLogger("bridge")
 _LOOK_PAUSE_S = 10.0
@@ -34,8 +29,7 @@ _ANSWER_S = 2.0  # nothing is sent meanwhile
 
 
 class TopicSettings:
-    """Of one log's topics on one cluster. It passes the limits on to `admission`. settings:
-    librdkafka's."""
+    """Of one log's topics on one cluster; `admission` gets their limits. settings: librdkafka's."""
 
     def __init__(self, settings: dict[str, Any], admission: Admission) -> None:
         self._settings = settings
@@ -59,42 +53,30 @@ class TopicSettings:
         self._asked_s.update(dict.fromkeys(due, now_s))
         admin = admin_client(self._settings)
         found = []
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in due]
-        asked = admin.describe_configs(resources, request_timeout=_ANSWER_S)
-        for resource, future in asked.items():
-            topic = resource.name
-            try:
-                settings = future.result(_ANSWER_S)
-            except (KafkaException, FutureTimeoutError) as error:
-                _log.debug("the settings of topic %r cannot be read: %s", topic, words(error))
-                continue
-            bounds = bounds_of({name: entry.value for name, entry in settings.items()})
+        for topic, settings in _settings_of(admin, due).items():
+            bounds = bounds_of(settings)
             self._admission.learn(topic, bounds, now_ms=int(time.time() * 1_000))
             found.append(bounds)
         return found
 
     def too_few_in_sync(self, topics: Collection[str], now_s: float) -> str | None:
-        """Names a partition of these topics that has too few replicas in sync; None if none has. The
-        client retries such requests silently. Asks every ten seconds at most, and returns the last
-        answer in between."""
+        """Names a partition of these topics with too few replicas in sync, or None: the client retries such requests
+        silently. Asks every ten seconds at most, and returns the last answer in between."""
         if now_s < self._look_due_s:
             return self._too_few
         self._look_due_s = now_s + _LOOK_PAUSE_S
         admin = admin_client(self._settings)
-        names = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        settings = admin.describe_configs(names, request_timeout=_ANSWER_S)
-        found = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+        settings = _settings_of(admin, topics)
+        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
         too_few = None
-        for name in names:
-            try:
-                wanted = int(settings[name].result(_ANSWER_S)["min.insync.replicas"].value)
-                partitions = found[name.name].result(_ANSWER_S).partitions
-            except (KafkaException, FutureTimeoutError):
+        for topic, found in answers(asked, _ANSWER_S).items():
+            if topic not in settings:
                 continue
-            for partition in partitions:
+            wanted = int(settings[topic]["min.insync.replicas"])
+            for partition in found.partitions:
                 if len(partition.isr) < min(wanted, len(partition.replicas)):
                     too_few = (
-                        f"NOT_ENOUGH_REPLICAS: {name.name}/{partition.id} has {len(partition.isr)} "
+                        f"NOT_ENOUGH_REPLICAS: {topic}/{partition.id} has {len(partition.isr)} "
                         f"in sync, and min.insync.replicas={wanted}: {advice('NOT_ENOUGH_REPLICAS')}"
                     )
         if too_few not in {None, self._too_few}:
@@ -103,8 +85,7 @@ class TopicSettings:
         return too_few
 
     def without_write(self, topics: Collection[str]) -> list[str]:
-        """Those of these topics to which the bridge has no right Write; empty if the cluster does not
-        tell."""
+        """Those of these topics to which the bridge has no right Write, if the cluster tells that."""
         if not topics:
             return []
         admin = admin_client(self._settings)
@@ -113,10 +94,16 @@ class TopicSettings:
             include_authorized_operations=True,
             request_timeout=_ANSWER_S,
         )
-        found = []
-        for topic, answer in asked.items():
-            with contextlib.suppress(KafkaException, FutureTimeoutError):
-                operations = answer.result(_ANSWER_S).authorized_operations
-                if operations and not {AclOperation.WRITE, AclOperation.ALL} & set(operations):
-                    found.append(topic)
-        return sorted(found)
+        may = {topic: of.authorized_operations for topic, of in answers(asked, _ANSWER_S).items()}
+        write = {AclOperation.WRITE, AclOperation.ALL}
+        return sorted(topic for topic, rights in may.items() if rights and not write & set(rights))
+
+
+def _settings_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Names and values of the settings of those topics that the cluster tells."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    asked = admin.describe_configs(resources, request_timeout=_ANSWER_S)
+    return {
+        resource.name: {name: entry.value for name, entry in found.items()}
+        for resource, found in answers(asked, _ANSWER_S).items()
+    }

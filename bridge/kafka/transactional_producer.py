@@ -1,7 +1,7 @@
 """A transactional producer for one log and cursor. Here a transaction is committed.
 
 It decides nothing: `bridge.deliver.exactly_once.engine` does. Calls that may block (open, look,
-prove, commit) run in a thread of their own, one at a time, and each ends with an event of `outcomes`.
+prove, commit) run in a thread of their own, one at a time, and each ends with an event of `events`.
 Nothing is sent meanwhile.
 """
 
@@ -11,47 +11,40 @@ import contextlib
 import contextvars
 import time
 from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.client import DEFAULTS, FIXED, ToldToStop
-from bridge.kafka.connection import Connection, Listener
-from bridge.kafka.cursor_record import encode_cursor
+from bridge.kafka.connection import Connection, Listener, Terms
+from bridge.kafka.cursor_record import CursorName, CursorRecord, encode_cursor
 from bridge.kafka.cursor_topic import CursorTopic
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.events import Failed, Put, with_names
-from bridge.kafka.hanging_transactions import HangingTransactions
-from bridge.kafka.lane import NO_PARTITION
-from bridge.kafka.outcomes import (
+from bridge.kafka.events import (
     INVALID_STATE,
     Broke,
     Committed,
+    Failed,
     Found,
     Impossible,
     Looked,
     Pending,
     Proven,
+    Put,
     TransactionEvent,
     outcome_of,
+    with_names,
 )
+from bridge.kafka.hanging_transactions import HangingTransactions
+from bridge.kafka.lane import NO_PARTITION, LaneKey
+from bridge.kafka.message_rows import Callback, MessageRows
 from bridge.kafka.ownership import Ends, Ownership
 from bridge.kafka.producer import NAME_POLL_S
 from bridge.kafka.stalls import Sent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from confluent_kafka import Producer
-
-    from bridge.kafka.cursor_record import CursorName, CursorRecord
-    from bridge.kafka.identity import Identity
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.message_rows import Callback, MessageRows
-    from bridge.kafka.topic_creation import CreateTopics
 
 _CALL_S = 1.0  # how long one call waits for the cluster: how late a stop may be noticed
 _FIRST_CALL_S = 0.1  # most commits take 20 to 50 ms
@@ -68,8 +61,7 @@ class TransactionalProducer:
     """On one connection after the other. One thread uses it, and sends nothing between a call of `open`,
     `look`, `prove` or `commit` and the event that it ends with. give_up: asked now and then, also in another
     thread. owner: this process, in cursor records. retry_ms: how long the client waits before it asks again,
-    see Ends.
-    """
+    see Ends."""
 
     def __init__(
         self,
@@ -78,22 +70,11 @@ class TransactionalProducer:
         name: CursorName,
         cursor_topic: str,
         give_up: Callable[[], bool],
-        identity: Identity,
-        *,
-        create_topics: CreateTopics,
-        answer_s: float,
-        take_over_s: float,
+        terms: Terms,
     ) -> None:
         # Another cluster does not know the transaction, and so ends it.
         listener = Listener(self._fail, self._fatal, sent=self._sent)
-        self.connection = connection = Connection(
-            bootstrap_servers,
-            settings,
-            listener,
-            identity,
-            create_topics=create_topics,
-            answer_s=answer_s,
-        )
+        self.connection = connection = Connection(bootstrap_servers, settings, listener, terms)
         self._name = name
         self._asked_to_give_up = give_up
         self._topic = CursorTopic(
@@ -101,10 +82,10 @@ class TransactionalProducer:
             connection.settings,
             self._give_up,
             connection.identity,
-            creates=create_topics != "never",
+            creates=terms.create_topics != "never",
         )
         self._hanging = HangingTransactions(connection.settings, self._give_up, name)
-        self._ownership = Ownership(self._topic, name, self._give_up, take_over_s)
+        self._ownership = Ownership(self._topic, name, self._give_up, terms.take_over_s)
         self.owner = self._ownership.owner
         self._pool = ThreadPoolExecutor(1, "aolog-bridge-call")
         self._call: Future[TransactionEvent | None] | None = None
@@ -132,27 +113,25 @@ class TransactionalProducer:
             }
         )
         self._ends = Ends(self.retry_ms / 1_000)
-        self._start(partial(self._open, known=known))
+        self._start(self._open, known)
 
     def look(self, lanes: Collection[LaneKey], address: int) -> None:
         """Ends what the cluster left open of this log in these partitions, from the address on, while
         no transaction is begun: see hanging_transactions. Ends with Looked, Broke, Impossible."""
-        self._start(partial(self._look, lanes=lanes, address=address))
+        self._start(self._look, lanes, address)
 
     def prove(self, record: CursorRecord) -> None:
-        """Aborts one record, commits a cursor record, and reads back which is visible. Ends with
-        Proven, Broke, Impossible."""
-        self._start(partial(self._prove, record=record))
+        """Aborts a record, commits a cursor record, reads back which shows. Ends with Proven, Broke, Impossible."""
+        self._start(self._prove, record)
 
     def commit(self, record: CursorRecord, *, again: bool) -> None:
         """Commits what was sent, with the cursor record. again: it was not answered. Ends with
         Committed, Pending, Failed, Broke, Impossible."""
-        self._start(partial(self._commit, record=record, again=again))
+        self._start(partial(self._commit, again=again), record)
 
     def disconnect(self) -> None:
-        """Drops the producer and what it has not delivered, which is still in the log. Aborts an open
-        transaction if the cluster answers at once, since consumers that read committed records wait for its
-        end. Waits a moment for a call, and then abandons it."""
+        """Drops the producer and what it has not delivered, which is still in the log. Aborts an open transaction if
+        the cluster answers at once: consumers wait for its end. Waits a moment for a call, then abandons it."""
         self._number += 1
         call, self._call = self._call, None
         if call is not None:
@@ -174,10 +153,9 @@ class TransactionalProducer:
     def put(self, messages: MessageRows) -> Put:
         """As IdempotentProducer.put. A transaction begins with its first record."""
         connection, error = self.connection, None
-        assert connection.client is not None
         try:
             if not self._begun:
-                connection.client.begin_transaction()
+                connection.opened.begin_transaction()
                 self._begun = True
         except KafkaException as failure:
             error = failure.args[0]
@@ -186,9 +164,8 @@ class TransactionalProducer:
         return connection.put(messages, later=INVALID_STATE)  # the commit reports that
 
     def failing(self, address: int, time_ms: int) -> Callback:
-        """The callback for a record when a refused one is searched for: it reports why the record
-        failed. Otherwise records have none: a report costs more than its record, as it takes the
-        interpreter's lock in the middle of a commit."""
+        """The callback, when a refused record is searched for, that reports why the record failed. Otherwise there is
+        none: a report costs more than its record, as it takes the interpreter's lock in the middle of a commit."""
         return partial(self._on_failure, self.connection.generation, address, time_ms)
 
     @property
@@ -230,12 +207,11 @@ class TransactionalProducer:
 
     # --- in the thread of a call ------------------------------------------------------------------
 
-    def _start(self, call: Callable[[Producer], TransactionEvent]) -> None:
+    def _start(self, call: Callable[..., TransactionEvent], *of: object) -> None:
         """The call gets this connection's producer, and the caller's context: it names the log."""
         assert self._call is None
-        client = self.connection.client
-        assert client is not None
-        run = partial(self._run, self._number, partial(call, client))
+        call = partial(call, self.connection.opened, *of)
+        run = partial(self._run, self._number, call)
         self._call = self._pool.submit(contextvars.copy_context().run, run)
 
     def _run(self, number: int, call: Callable[[], TransactionEvent]) -> TransactionEvent | None:
@@ -260,29 +236,25 @@ class TransactionalProducer:
     def _give_up(self) -> bool:
         return self._abandoned or self._asked_to_give_up()
 
-    def _open(self, producer: Producer, *, known: int) -> TransactionEvent:
+    def _open(self, producer: Producer, known: int) -> TransactionEvent:
         self._topic.require()
-        self.connection.look_for(
-            self._topic.name
-        )  # so that the client finds its coordinator at once
+        self.connection.look_for(self._topic.name)  # so the client finds its coordinator at once
         self._ownership.take_over(producer)
         self.connection.reachable = True
         if self._hanging.end_in_cursor_topic(producer, self._topic.name, known):
             return Broke(_ENDED)
         return Found(self._topic.last(self._name.key))
 
-    def _look(
-        self, producer: Producer, *, lanes: Collection[LaneKey], address: int
-    ) -> TransactionEvent:
-        if self._hanging.end_in_lanes(producer, lanes, address):
+    def _look(self, producer: Producer, lanes: Collection[LaneKey], at: int) -> TransactionEvent:
+        if self._hanging.end_in_lanes(producer, lanes, at):
             return Broke(_ENDED)
         return Looked(lanes)
 
-    def _prove(self, producer: Producer, *, record: CursorRecord) -> TransactionEvent:
+    def _prove(self, producer: Producer, record: CursorRecord) -> TransactionEvent:
         failure = self._ownership.prove(producer, record, self._ends)
         return failure or Proven(self._ends.twice)
 
-    def _commit(self, producer: Producer, *, record: CursorRecord, again: bool) -> TransactionEvent:
+    def _commit(self, producer: Producer, record: CursorRecord, *, again: bool) -> TransactionEvent:
         spoiled = False
         try:
             if not again:
@@ -312,8 +284,7 @@ class TransactionalProducer:
         self._ends.answered(time.monotonic())
 
     def _put_cursor(self, producer: Producer, value: bytes) -> bool:
-        """The last record of its transaction: while that is open it hides what other bridges write
-        after it. False if the transaction has failed."""
+        """The last record: it hides what other bridges write after it. False: the transaction has failed."""
         while not self._abandoned:
             try:
                 producer.produce(self._topic.name, value, self._name.key, 0)
@@ -345,8 +316,7 @@ class TransactionalProducer:
     def _sent(
         self, statistics: Mapping[str, Any], sent: dict[LaneKey, Sent]
     ) -> dict[LaneKey, Sent]:
-        """Records that no leader was asked to store wait for the coordinator while that is silent; so
-        does a call without records."""
+        """Records that no leader was asked to store, or a call without any, wait for a silent coordinator."""
         brokers = statistics["brokers"].values()
         coordinator = next((b for b in brokers if b["source"] == "logical"), None)
         silent = (
@@ -371,10 +341,8 @@ class TransactionalProducer:
         self._failures.append(self._event_of(error))
 
     def _fatal(self, error: KafkaError) -> None:
-        client = self.connection.client
-        assert client is not None
         with contextlib.suppress(KafkaException):  # reports of the records that failed
-            client.poll(NAME_POLL_S)
+            self.connection.opened.poll(NAME_POLL_S)
         self._fail(error)
 
     def _broke(self, error: KafkaException) -> Broke | Impossible:
@@ -395,8 +363,7 @@ class TransactionalProducer:
 
 
 def _flush(producer: Producer) -> None:
-    """Waits for records in flight as long as they get fewer: after one has failed, the client sends
-    no more."""
+    """Waits while the records in flight get fewer: after one has failed, the client sends no more."""
     before = len(producer) + 1
     while 0 < (left := producer.flush(_FIRST_CALL_S)) < before:
         before = left

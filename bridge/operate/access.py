@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from aolog.errors import UsageError
 from bridge.config.names import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TOKEN_MIN = 16  # characters; a shorter one can be guessed over a network
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 
 
 class Access(NamedTuple):
-    """What was configured. token: the text, or a function that returns the present one. hosts: names in
-    the Host header that are accepted besides `localhost`. reads_need_it: on loopback, too, reading needs the
-    token."""
+    """What was configured."""
 
     where: str
-    token: str | Callable[[], str] | None = None
-    hosts: tuple[str, ...] = ()
-    reads_need_it: bool = False
+    token: str | Callable[[], str] | None = None  # or a function that returns the present one
+    hosts: tuple[str, ...] = ()  # names in the Host header that are accepted besides `localhost`
+    reads_need_it: bool = False  # on loopback, too, reading needs the token
 
     def address(self) -> tuple[str, int]:
         """HOST and PORT to listen on. Raises UsageError for another interface without a token."""

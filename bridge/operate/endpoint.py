@@ -20,16 +20,21 @@ who is answered, server.py serves.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 import aolog
+from bridge.operate.access import Access
 from bridge.operate.log_lines import Problems
 from bridge.operate.metrics import exposition
+from bridge.operate.monitor import Monitor
 from bridge.operate.page import load_page
 from bridge.operate.server import (
     LIMITS,
@@ -42,18 +47,8 @@ from bridge.operate.server import (
     json_response,
     served,
 )
-from bridge.supervise.status import overview
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from starlette.requests import Request
-
-    from bridge.deliver.seek import Moved
-    from bridge.operate.access import Access
-    from bridge.operate.monitor import Monitor
-    from bridge.supervise.status import LogStatus
-    from bridge.supervise.supervisor import Action
+from bridge.supervise.status import LogStatus, overview
+from bridge.supervise.supervisor import Action, Supervisor
 
 _log = logging.getLogger("bridge.http")
 
@@ -62,23 +57,12 @@ _EVENT = {"event": "action"}
 _ACTIONS: dict[str, Action] = {"pause": "pause", "resume": "resume", "retry": "try_again"}
 
 
-class Controls(Protocol):
-    """What the page may do with a token: a Supervisor. Both raise UsageError for a log that does not
-    exist."""
-
-    def control(self, action: Action, log: str, cluster: str) -> None:
-        """Pauses, resumes, or tries again."""
-
-    def seek(self, log: str, cluster: str, to: str, *, dry_run: bool) -> Moved:
-        """Moves the cursor of a paused log."""
-
-
 @contextmanager
 def serving(
-    access: Access, monitor: Monitor, *, controls: Controls | None = None, limits: Limits = LIMITS
+    access: Access, monitor: Monitor, *, controls: Supervisor | None = None, limits: Limits = LIMITS
 ) -> Iterator[tuple[str, int]]:
     """Serves in a thread of its own; yields the address that it listens on. The thread samples the
-    monitor, too. Raises UsageError where it cannot listen."""
+    monitor, too. controls: what acts for a request with the token. Raises UsageError where it cannot listen."""
     problems = Problems()
     page, policy = load_page("bridge.operate", "page.html")
     answers = _Answers(page, access, monitor, controls, problems, Streams(limits.streams))
@@ -91,20 +75,16 @@ def serving(
         logging.getLogger().removeHandler(problems)
 
 
+@dataclass(eq=False)
 class _Answers:
     """One method a route."""
 
-    def __init__(
-        self,
-        page: str,
-        access: Access,
-        monitor: Monitor,
-        controls: Controls | None,
-        problems: Problems,
-        streams: Streams,
-    ) -> None:
-        self._page, self._access, self._monitor = page, access, monitor
-        self._controls, self._problems, self._streams = controls, problems, streams
+    page: str
+    access: Access
+    monitor: Monitor
+    controls: Supervisor | None
+    problems: Problems
+    streams: Streams
 
     def routes(self) -> Starlette:
         """The application."""
@@ -124,36 +104,35 @@ class _Answers:
         )
 
     async def _show_page(self, _: Request) -> Response:
-        return HTMLResponse(self._page)
+        return HTMLResponse(self.page)
 
     async def _metrics(self, _: Request) -> Response:
-        body, kind = exposition(self._monitor)
+        body, kind = exposition(self.monitor)
         return Response(body, media_type=kind)
 
     async def _healthz(self, _: Request) -> Response:
-        return _verdict("stuck", [log for log in self._monitor.logs if log.stuck], None)
+        return _verdict("stuck", [log for log in self.monitor.look() if log.stuck], None)
 
     async def _readyz(self, _: Request) -> Response:
-        not_ready = [log for log in self._monitor.logs if not log.ready]
-        return _verdict("not_ready", not_ready, self._monitor.waits())
+        not_ready = [log for log in self.monitor.look() if not log.ready]
+        return _verdict("not_ready", not_ready, self.monitor.waits())
 
     async def _status(self, _: Request) -> Response:
-        logs = self._monitor.logs
-        whole = overview(logs, waiting_for=self._monitor.waits())
+        logs = self.monitor.look()
         shown = [{**log.as_json(), **self._beside(log)} for log in logs]
-        clusters = [cluster._asdict() for cluster in self._monitor.health.clusters]
-        return json_response(
-            {
-                "overview": whole._asdict(),
-                "summary": self._monitor.summary(logs),
-                "clusters": clusters,
-                "logs": shown,
-            }
-        )
+        return json_response({**self._whole(logs), "logs": shown})
+
+    def _whole(self, logs: Sequence[LogStatus]) -> dict[str, Any]:
+        """All logs together."""
+        return {
+            "overview": overview(logs, waiting_for=self.monitor.waits())._asdict(),
+            "summary": self.monitor.summary(logs),
+            "clusters": [cluster._asdict() for cluster in self.monitor.health.clusters],
+        }
 
     def _beside(self, log: LogStatus) -> dict[str, Any]:
         """What is known of a log beside its delivery."""
-        scrub, archive = self._monitor.scrubbed(log.path), self._monitor.archived(log.path)
+        scrub, archive = self.monitor.scrubbed(log.path), self.monitor.archived(log.path)
         return {
             "scrub": None if scrub is None else scrub._asdict(),
             "archive": None if archive is None else archive._asdict(),
@@ -163,8 +142,8 @@ class _Answers:
         log = self._find(request.query_params.get("log"), request.query_params.get("cluster"))
         if log is None:
             return error(404, "there is no such log", "see /status")
-        slabs = self._monitor.measured(log.path)
-        scrub = self._monitor.scrubbed(log.path)
+        slabs = self.monitor.measured(log.path)
+        scrub = self.monitor.scrubbed(log.path)
         damaged = {*log.damaged, *(() if scrub is None else scrub.gaps)}
         return json_response(
             {
@@ -181,14 +160,14 @@ class _Answers:
         return self._refused(request) or Response(status_code=204)
 
     async def _action(self, request: Request) -> Response:
-        def act(controls: Controls, given: dict[str, Any]) -> None:
+        def act(controls: Supervisor, given: dict[str, Any]) -> None:
             controls.control(_ACTIONS[given["action"]], str(given["log"]), str(given["cluster"]))
             _log.warning("%s of %s by HTTP", given["action"], given["log"], extra=_EVENT)
 
         return await self._do(request, act)
 
     async def _seek(self, request: Request) -> Response:
-        def act(controls: Controls, given: dict[str, Any]) -> dict[str, Any]:
+        def act(controls: Supervisor, given: dict[str, Any]) -> dict[str, Any]:
             log, cluster, to = (str(given[name]) for name in ("log", "cluster", "to"))
             moved = controls.seek(log, cluster, to.strip(), dry_run=given["dry_run"] is not False)
             if moved.done:
@@ -198,26 +177,26 @@ class _Answers:
         return await self._do(request, act)
 
     async def _do(
-        self, request: Request, act: Callable[[Controls, dict[str, Any]], object]
+        self, request: Request, act: Callable[[Supervisor, dict[str, Any]], object]
     ) -> Response:
         """Does what a request with the token asks for."""
         if (refused := self._refused(request)) is not None:
             return refused
-        controls = self._controls
+        controls = self.controls
         assert controls is not None
         return await carry_out(request, lambda given: act(controls, given))
 
     def _refused(self, request: Request) -> Response | None:
         """The answer to a request without the token."""
-        if self._access.token is None:
+        if self.access.token is None:
             return error(401, "an action needs a token", "start with --http-token-file")
-        if not self._access.may_act(request.headers.get("authorization")):
+        if not self.access.may_act(request.headers.get("authorization")):
             return error(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         return None
 
     def _find(self, name: str | None, cluster: str | None) -> LogStatus | None:
         return next(
-            (x for x in self._monitor.logs if x.log == name and cluster in {None, x.cluster}), None
+            (x for x in self.monitor.look() if x.log == name and cluster in {None, x.cluster}), None
         )
 
     # --- the stream ---------------------------------------------------------------------------
@@ -228,27 +207,24 @@ class _Answers:
         async def events() -> bytes:
             nonlocal after_s
             status = event("status", self._snapshot())
-            if not (points := self._monitor.points(after_s)):
+            if not (points := self.monitor.points(after_s)):
                 return status
             after_s = points[-1].time_s
             return event("points", [point._asdict() for point in points]) + status
 
-        return self._streams.answer(events, SAMPLE_S)
+        return self.streams.answer(events, SAMPLE_S)
 
     def _snapshot(self) -> dict[str, Any]:
         """All of one moment: its numbers add up."""
-        logs = sorted(self._monitor.logs, key=_badness, reverse=True)
-        health = self._monitor.health
+        logs = sorted(self.monitor.look(), key=_badness, reverse=True)
         return {
+            **self._whole(logs),
             "version": aolog.__version__,
-            "can_act": self._controls is not None and self._access.token is not None,
-            "summary": self._monitor.summary(logs),
-            "overview": overview(logs, waiting_for=self._monitor.waits())._asdict(),
-            "clusters": [cluster._asdict() for cluster in health.clusters],
-            "troubles": [trouble._asdict() for trouble in health.troubles],
+            "can_act": self.controls is not None and self.access.token is not None,
+            "troubles": [trouble._asdict() for trouble in self.monitor.health.troubles],
             "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
-            "problems": self._problems.latest(),
+            "problems": self.problems.latest(),
         }
 
 

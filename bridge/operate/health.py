@@ -6,45 +6,41 @@ The monitor calls `see` with each sample. A cause that is away for a moment keep
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
+from bridge.supervise.status import LogStatus
 from bridge.supervise.trouble import Trouble, troubles_of
 from bridge.supervise.turns import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bridge.supervise.status import LogStatus
 
 _AWAY_S = 15.0  # a cause that is seen again within this long has not ended: connections flap
 _VARYING = re.compile(r"\(after [^()]*\)|\bfor \d+ s\b|\baddress \d+")
 LOGS_SHOWN = 200  # of a trouble
 _ORDER = ("retry", "cause", "nothing")
 
-Answers = Literal["answers", "no answer", "refuses", "not asked"]
+Answers = Literal["answers", "stalled", "no answer", "refuses", "not asked"]
 
 
 class Shown(NamedTuple):
-    """A trouble of one or more logs of a cluster. since_s: seconds since 1970. log_count: how many; logs: the
-    names of some. cluster: "" for all of them."""
+    """A trouble of one or more logs of a cluster."""
 
     cause: str
     advice: str
     needs: str
-    since_s: float
-    cluster: str
-    log_count: int
-    logs: tuple[str, ...]
+    since_s: float  # seconds since 1970
+    cluster: str  # "" for all of them
+    log_count: int  # how many
+    logs: tuple[str, ...]  # the names of some
 
 
 class ClusterHealth(NamedTuple):
-    """Whether a cluster answers, since when (seconds since 1970), and how many logs go to it. A cluster is
-    not asked while no log has anything to send."""
+    """Whether a cluster answers. It is stalled while a broker is connected, and each log waits for acknowledgements
+    (a broker that is frozen, too few replicas), and not asked while no log has anything to send."""
 
     cluster: str
     state: Answers
-    since_s: float
-    logs: int
+    since_s: float  # seconds since 1970
+    logs: int  # how many go to it
 
 
 class Health:
@@ -98,8 +94,9 @@ def _alike(cause: str) -> str:
 def _answers(logs: Sequence[LogStatus]) -> Answers:
     """Whether the cluster of these logs answers. One log that reaches it is enough."""
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
-    if any(status.reachable for status in running):
-        return "answers"
+    reached = [status for status in running if status.reachable]
+    if reached:
+        return "stalled" if all(status.stalled for status in reached) else "answers"
     waiting = [log for log in logs if log.state == "connecting"]
     if any(trouble.needs == "cause" for log in waiting for trouble in troubles_of(log)):
         return "refuses"

@@ -27,9 +27,7 @@ _AGAIN_S = 60.0  # between log lines
 
 
 class Listener(socket.socket):
-    """Listens from its creation. most: connections at once. Used by one thread.
-
-    Raises UsageError where it cannot listen."""
+    """Listens from its creation, or raises UsageError. most: connections at once. Used by one thread."""
 
     def __init__(self, where: str, host: str, port: int, most: int) -> None:
         super().__init__(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -64,7 +62,10 @@ class Listener(socket.socket):
                 self._exhausted_s = now_s
                 self._warn(now_s, "no connection can be accepted: %s", error.strerror)
             raise
-        few = _are_few(connection.fileno())
+        # The lowest free descriptor is taken: a high one shows that few are left.
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        left = limit - connection.fileno()
+        few = limit != resource.RLIM_INFINITY and left <= limit // _KEPT_FREE
         if few or len(self._taken) >= self._most:
             self._taken = [one for one in self._taken if one.fileno() >= 0]
         taken = len(self._taken)
@@ -85,9 +86,3 @@ class Listener(socket.socket):
         if now_s - self._logged_s.get(text, float("-inf")) >= _AGAIN_S:
             self._logged_s[text] = now_s
             _log.warning(text, *args, extra={"event": "connections_refused"})
-
-
-def _are_few(descriptor: int) -> bool:
-    """Whether few descriptors are left, where this is the lowest that was free."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return limit != resource.RLIM_INFINITY and descriptor >= limit - limit // _KEPT_FREE

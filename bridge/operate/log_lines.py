@@ -17,12 +17,12 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from aolog.errors import escape_controls, one_line, to_json
+from bridge.config.run_options import LogFormat
 from bridge.deliver.log_lines import log_named
 
-LogFormat = Literal["auto", "text", "json"]
 REPEATS_MAX = 5  # a minute: a cause that flaps shows in full, one that hammers does not fill a disk
 _PERIOD_S = 60.0
 KEPT = 50  # problems, for the page
@@ -140,8 +140,7 @@ class Problems(logging.Handler):
 
 
 def set_up(log_format: LogFormat, *, verbose: bool = False, quiet: bool = False) -> bool:
-    """Log lines go to standard error. auto: JSON unless that is a terminal. quiet: warnings and errors
-    only. Returns whether they are JSON."""
+    """Log lines go to standard error; auto: as JSON unless to a terminal. quiet: no infos. Returns whether JSON."""
     as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     text = _Text("%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -11,7 +11,9 @@ in that row, too: totals never fall.
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
@@ -20,15 +22,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 import aolog
 from aolog.errors import as_utf8, one_line
 from bridge.kafka import telemetry
-from bridge.operate.monitor import seen_of
-from bridge.supervise.status import STATES
+from bridge.operate.monitor import Monitor, seen_of
+from bridge.supervise.status import STATES, LogStatus
 from bridge.supervise.turns import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bridge.operate.monitor import Monitor
-    from bridge.supervise.status import LogStatus
 
 # Rows of each family: at a scrape each 15 s what one Prometheus takes without notice.
 LOGS_MAX = 500
@@ -37,15 +33,14 @@ PREFIX = "aolog_bridge_"
 
 
 class Family(NamedTuple):
-    """A family of metrics. name: without the prefix, and without `_total`. of: its value for a log; None
-    where it is not known. joined: how `other` combines rows."""
+    """A family of metrics."""
 
-    name: str
+    name: str  # without the prefix, and without `_total`
     kind: Literal["counter", "gauge"]
     meaning: str
     advice: str
-    of: Callable[[LogStatus, Monitor], float | None]
-    joined: Callable[[list[float]], float] = sum
+    of: Callable[[LogStatus, Monitor], float | None]  # None if it is not known
+    joined: Callable[[list[float]], float] = sum  # how `other` combines rows
 
 
 def _field(name: str) -> Callable[[LogStatus, Monitor], float | None]:
@@ -168,7 +163,7 @@ LABELS = ("log", "cluster")
 class _Collector:
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
-        self._logs = monitor.logs
+        self._logs = monitor.look()
         present = [(x.log, x.cluster) for x in self._logs if x.phase != Phase.REMOVED]
         self._named = monitor.named(present, LOGS_MAX)
 
@@ -212,13 +207,11 @@ class _Collector:
 
     def _states(self) -> Iterator[GaugeMetricFamily]:
         state, logs = _gauge("state"), _gauge("logs")
-        phases: dict[str, int] = {}
         for log in self._logs:
-            phases[log.phase] = phases.get(log.phase, 0) + 1
             if (log.log, log.cluster) in self._named:
                 for name in STATES:
                     state.add_metric([_label(log.log), log.cluster, name], name == log.state)
-        for phase, count in sorted(phases.items()):
+        for phase, count in sorted(Counter(log.phase for log in self._logs).items()):
             logs.add_metric([phase], count)
         yield state
         yield logs
@@ -244,8 +237,7 @@ def _gauge(name: str) -> GaugeMetricFamily:
 
 
 def _label(name: str) -> str:
-    """A log's name without control characters: scrapes are read on terminals too. A newline stays;
-    the format escapes it."""
+    """Without control characters: scrapes are read on terminals too. The format escapes a newline."""
     return "\n".join(map(one_line, as_utf8(name).split("\n")))
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError
-from aolog.log.names import slab_name
+from aolog.format.slab import slab_name
 from aolog.log.slab_list import slab_bases
 from bridge.deliver.status import done, pending
 from bridge.operate.health import Health
@@ -26,17 +27,13 @@ from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, overview
 from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from aolog.storage.storage import Storage
     from bridge.operate.scrub import Scrub
     from bridge.supervise.archiving import ArchiveStatus
 
 POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
-RATE_POINTS = (
-    3  # a rate is the mean of this many intervals: a writer that flushes each 10 s is steady
-)
+RATE_POINTS = 3  # intervals of a rate's mean: a writer that flushes each 10 s is steady
 _MEASURE_S = 0.02  # of each second for file sizes: 5,000 logs are measured in about a minute
 PRUNED_SHOWN = 50  # slabs of a log that were deleted while the process watched
 
@@ -60,14 +57,12 @@ class Disk(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A log on disk, as it was last measured; empty before. files: its slabs, (base address, bytes),
-    oldest first. pruned: bases of slabs that were deleted meanwhile, oldest first. bound: the room below
-    `log_max_bytes`; None without it."""
+    """A log on disk, as it was last measured; empty before."""
 
-    files: tuple[tuple[int, int], ...] = ()
-    pruned: tuple[int, ...] = ()
+    files: tuple[tuple[int, int], ...] = ()  # its slabs, (base address, bytes), oldest first
+    pruned: tuple[int, ...] = ()  # bases of slabs that were deleted meanwhile, oldest first
     disk: Disk | None = None
-    bound: Disk | None = None
+    bound: Disk | None = None  # the room below `log_max_bytes`; None without it
 
     @property
     def bytes(self) -> int:
@@ -77,39 +72,32 @@ class Measured(NamedTuple):
 
 @dataclass(slots=True)
 class Flow:
-    """What has come to a log and left it since it was first seen: totals, which never fall. seen, end: the
-    greatest so far. position: the last one."""
+    """What has come to a log and left it since it was first seen: totals, which never fall."""
 
-    seen: int | None = None
-    end: int = 0
-    position: int = 0
+    seen: int | None = None  # the greatest so far
+    end: int = 0  # as seen
+    position: int = 0  # the last one
     records_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
 
 
 class Monitor:
-    """Samples of a supervisor's statuses. For one thread: the server's.
-
-    look, waits: as the supervisor's. log_max_bytes: the retention total of each log's writer, if the
-    operator said it: the log does not hold it. scrubbed: the last check of a log, by path. archived: the
-    archive of a log, by path.
-    clock: seconds, monotonic; now: seconds since 1970.
-    """
+    """Samples of a supervisor's statuses. For one thread: the server's. health: by the last sample."""
 
     def __init__(
         self,
-        look: Callable[[], list[LogStatus]],
+        look: Callable[[], list[LogStatus]],  # as the supervisor's
         storage: Storage,
         *,
-        waits: Callable[[], str | None] = lambda: None,
-        log_max_bytes: int | None = None,
-        scrubbed: Callable[[str], Scrub | None] = lambda _: None,
-        archived: Callable[[str], ArchiveStatus | None] = lambda _: None,
+        waits: Callable[[], str | None] = lambda: None,  # as the supervisor's
+        log_max_bytes: int | None = None,  # each writer's bound, which the log does not hold
+        scrubbed: Callable[[str], Scrub | None] = lambda _: None,  # by path
+        archived: Callable[[str], ArchiveStatus | None] = lambda _: None,  # by path
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self.waits = look, waits
+        self.look, self.waits = look, waits
         self.scrubbed, self.archived = scrubbed, archived
         self._log_max_bytes = log_max_bytes
         self._storage, self._clock, self._now = storage, clock, now
@@ -117,7 +105,7 @@ class Monitor:
         self._flows: dict[tuple[str, str], Flow] = {}  # sums of removed logs, as the statuses have
         # When, records done, records that came: at the last points.
         self._sums: deque[tuple[float, int, int | None]] = deque(maxlen=RATE_POINTS + 1)
-        self._health = Health()
+        self.health = Health()
         self._unmeasured: list[str] = []
         self._measured: dict[str, Measured] = {}
         self._trends: dict[str, tuple[Trend, Trend]] = {}  # of the disk, of the bound
@@ -128,14 +116,14 @@ class Monitor:
 
     def sample(self) -> None:
         """Takes the present statuses; measures some of the logs on disk."""
-        logs, now_s = self._look(), self._clock()
+        logs, now_s = self.look(), self._clock()
         for log in logs:
             self._count(log)
         self._forget({(log.log, log.cluster) for log in logs})
         self._measure(logs, now_s)
         if not self._sums or now_s - self._sums[-1][0] >= POINT_S:
             self._add_point(logs, now_s)
-        self._health.see(logs, self.waits(), self._now())
+        self.health.see(logs, self.waits(), self._now())
 
     def _count(self, log: LogStatus) -> None:
         if log.status is None or log.lag_bytes is None or log.phase == Phase.REMOVED:
@@ -161,16 +149,15 @@ class Monitor:
             sums.bytes_out += flow.bytes_out
 
     def _add_point(self, logs: Sequence[LogStatus], now_s: float) -> None:
-        whole = overview(logs)
-        came = None
+        whole, came = overview(logs), None
         if seen_of(whole) is not None:
             came = sum(flow.records_in for flow in self._flows.values())
         self._sums.append((now_s, done(whole), came))
-        finished = [(at_s, count) for at_s, count, _ in self._sums]
+        rate_out = _rate([(at_s, count) for at_s, count, _ in self._sums])
         known = [(at_s, count) for at_s, _, count in self._sums if count is not None]
         rate_in = None if came is None else _rate(known)
         lag = whole.lag_records, whole.lag_seconds
-        self._points.append(Point(self._now(), rate_in, _rate(finished), *lag))
+        self._points.append(Point(self._now(), rate_in, rate_out, *lag))
 
     def _measure(self, logs: Sequence[LogStatus], now_s: float) -> None:
         """Sizes of some logs now, of the others in later samples."""
@@ -199,19 +186,9 @@ class Monitor:
 
     # --- what is known ------------------------------------------------------------------------
 
-    @property
-    def logs(self) -> list[LogStatus]:
-        """The statuses of now."""
-        return self._look()
-
     def points(self, after_s: float = 0.0) -> list[Point]:
         """The last hour, oldest first; only points later than a time."""
         return [point for point in self._points if point.time_s > after_s]
-
-    @property
-    def health(self) -> Health:
-        """What stops logs, and whether the clusters answer, by the last sample."""
-        return self._health
 
     def measured(self, path: str) -> Measured:
         """A log on disk."""
@@ -233,9 +210,8 @@ class Monitor:
         return frozenset(key for key, named in self._named.items() if named)
 
     def summary(self, logs: Sequence[LogStatus] | None = None) -> dict[str, Any]:
-        """What the page shows first; the counts add up to `seen`. logs: statuses of one moment, by
-        default of now."""
-        logs = self.logs if logs is None else logs
+        """What the page shows first; the counts add up to `seen`. logs: of one moment; by default, of now."""
+        logs = self.look() if logs is None else logs
         whole = overview(logs, waiting_for=self.waits())
         points = self.points()
         last = points[-1] if points else None
@@ -255,14 +231,10 @@ class Monitor:
 
 def seen_of(counts: LogStatus | Overview) -> int | None:
     """Records that were pending at the start or came since; None if unknown."""
-    ahead = counts.ahead_records if isinstance(counts, Overview) else ahead_of(counts)
+    status = counts if isinstance(counts, Overview) else counts.status
+    ahead = 0 if status is None else status.ahead_records  # dealt with, after the position
     left = pending(counts.lag_records, ahead)
     return None if left is None else done(counts) + counts.lost_records + left
-
-
-def ahead_of(log: LogStatus) -> int:
-    """Records after the position that are dealt with."""
-    return 0 if log.status is None else log.status.ahead_records
 
 
 def _rate(sums: list[tuple[float, int]]) -> float | None:

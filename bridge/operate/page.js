@@ -2,9 +2,9 @@ const POINTS_MAX = 720;
 const NEEDS = {
   nothing: "waits by itself", cause: "needs somebody; then goes on by itself", retry: "needs somebody, and a retry",
 };
-const HEALTH = {answers: "live", "no answer": "blocked", refuses: "blocked", "not asked": "stopped"};
+const HEALTH = {answers: "live", stalled: "blocked", "no answer": "blocked", refuses: "blocked", "not asked": "stopped"};
 const SAID = {
-  answers: "answers", "no answer": "does not answer", refuses: "does not accept the bridge",
+  answers: "answers", stalled: "is connected, and acknowledges nothing of any log", "no answer": "does not answer", refuses: "does not accept the bridge",
   "not asked": "is not asked: no log has anything to send",
 };
 let token = "", points = [], last = null, shown = null, failures = 0, wake = () => {};
@@ -121,7 +121,7 @@ function showLogs(status) {
     put(button, nameOf(log));
     const numbers = problemsOf(log), links = children(row.cells[6], numbers.length, "a");
     numbers.forEach((n, j) => { put(links[j], `problem ${n}`); links[j].setAttribute("href", `#problem-${n}`); });
-    kind(row.cells[6], numbers.length ? "" : "empty");
+    kind(row.cells[6], numbers.length ? "text" : "empty");
     row.dataset.key = keyOf(log);
   });
 }

@@ -10,18 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
 
 from aolog.errors import AologError, counted
+from aolog.maintenance.report import Report
 from aolog.maintenance.verify import verify
+from aolog.storage.storage import Storage
+from bridge.supervise.status import LogStatus
 from bridge.supervise.turns import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from aolog.maintenance.report import Report
-    from aolog.storage.storage import Storage
-    from bridge.supervise.status import LogStatus
 
 _log = logging.getLogger("bridge.scrub")
 _LOOK_S = 1.0  # delay before a new log or a due pass is noticed
@@ -31,16 +28,14 @@ _SHOWN = 3  # findings in a log line
 
 
 class Scrub(NamedTuple):
-    """The last pass over a log. ended_s: seconds since 1970. damage: how many gaps, except known ones of a
-    repaired copy, and other damages. findings: the first _KEPT of them, as text. gaps: addresses
-    [begin, end) of the first _KEPT gaps."""
+    """The last pass over a log."""
 
-    ended_s: float
+    ended_s: float  # seconds since 1970
     bytes: int
     records: int
-    damage: int
-    findings: tuple[str, ...]
-    gaps: tuple[tuple[int, int], ...] = ()
+    damage: int  # gaps, except known ones of a repaired copy, and other damages
+    findings: tuple[str, ...]  # the first _KEPT of them, as text
+    gaps: tuple[tuple[int, int], ...] = ()  # addresses [begin, end) of the first _KEPT gaps
 
 
 class _Ending(Exception):
@@ -80,16 +75,22 @@ class Scrubber:
 
     def _run(self) -> None:
         while not self._over.wait(_LOOK_S):
-            paths = {log.path for log in self._look() if log.phase != Phase.REMOVED}
-            for path in self._due_s.keys() - paths:
-                del self._due_s[path]
-                self._found.pop(path, None)
-            for path in sorted(paths, key=lambda path: self._due_s.get(path, 0.0)):
-                begun_s = time.monotonic()
-                if self._over.is_set() or begun_s < self._due_s.get(path, 0.0):
-                    break
-                self._due_s[path] = begun_s + self._every_s
-                self._pass(path, begun_s)
+            try:
+                self._turn()
+            except Exception:  # noqa: BLE001 -- as in a pass
+                _log.exception("no log was verified in this turn", extra={"event": "scrub_failed"})
+
+    def _turn(self) -> None:
+        paths = {log.path for log in self._look() if log.phase != Phase.REMOVED}
+        for path in self._due_s.keys() - paths:
+            del self._due_s[path]
+            self._found.pop(path, None)
+        for path in sorted(paths, key=lambda path: self._due_s.get(path, 0.0)):
+            begun_s = time.monotonic()
+            if self._over.is_set() or begun_s < self._due_s.get(path, 0.0):
+                break
+            self._due_s[path] = begun_s + self._every_s
+            self._pass(path, begun_s)
 
     def _pass(self, path: str, begun_s: float) -> None:
         def throttle(done: int, _: int) -> None:
@@ -102,8 +103,10 @@ class Scrubber:
             report = verify(path, progress=throttle, storage=self._storage)
         except _Ending:
             return
-        except (AologError, OSError) as error:
-            _log.warning("%s: not verified: %s", path, error, extra={"event": "scrub_failed"})
+        except Exception as error:  # noqa: BLE001 -- the other logs are verified still
+            bug = None if isinstance(error, AologError | OSError) else error
+            event = {"event": "scrub_failed"}
+            _log.warning("%s: not verified: %s", path, error, extra=event, exc_info=bug)
             return
         found = _result(report)
         before = self._found.get(path)

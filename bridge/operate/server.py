@@ -10,25 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import uvicorn
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aolog.errors import AologError, to_json
+from bridge.operate.access import Access
 from bridge.operate.listener import EXHAUSTED, Listener
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from bridge.operate.access import Access
 
 _log = logging.getLogger("bridge.http")
 
@@ -44,14 +40,12 @@ _HEADERS = {
 
 
 class Limits(NamedTuple):
-    """What clients may take. connection_s: how long a connection may be without a request under way.
-    request_s: how long an answer may take, the client included. connections: at once; more are closed.
-    streams: of /events, at once."""
+    """What clients may take."""
 
-    connection_s: float = 10.0  # a scrape takes milliseconds
-    request_s: float = 10.0
-    connections: int = 64  # a Prometheus, some probes, a dozen open pages
-    streams: int = 16
+    connection_s: float = 10.0  # without a request under way; a scrape takes milliseconds
+    request_s: float = 10.0  # of an answer, the client included
+    connections: int = 64  # at once; more are closed: a Prometheus, some probes, a dozen open pages
+    streams: int = 16  # of /events, at once
 
 
 LIMITS = Limits()
@@ -150,7 +144,10 @@ def _run(server: uvicorn.Server, listener: socket.socket, sample: Callable[[], N
     async def sampling() -> None:
         while not server.should_exit:
             await asyncio.sleep(SAMPLE_S)
-            sample()
+            try:
+                sample()
+            except Exception:  # noqa: BLE001 -- a bug in one sample must not end all that follow
+                _log.exception("a sample failed: the page and the metrics are those before it")
 
     def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -220,9 +217,10 @@ def json_response(value: object, status: int = 200) -> Response:
     return Response(to_json(value), status, media_type="application/json")
 
 
-def error(status: int, what: str, hint: str) -> Response:
-    """What is wrong, and what to do."""
-    return JSONResponse({"error": what, "hint": hint}, status)
+def error(status: int, what: str, hint: str | None) -> Response:
+    """What is wrong, and what to do, if that is known."""
+    said = {"error": what} if hint is None else {"error": what, "hint": hint}
+    return JSONResponse(said, status)
 
 
 def event(name: str, value: object) -> bytes:
@@ -241,8 +239,7 @@ async def body_of(request: Request, most: int) -> bytes | None:
 
 
 async def carry_out(request: Request, act: Callable[[dict[str, Any]], object]) -> Response:
-    """Does what a small JSON object asks for, in a thread: it may read the disk. Answers with what `act`
-    returns, by default that it is done."""
+    """Does what a small JSON object asks for, in a thread, as it may read the disk. By default the answer is ok."""
     body = await body_of(request, _BODY_MAX)
     if body is None:
         return error(413, "the request is too large", f"at most {_BODY_MAX} bytes")
@@ -250,6 +247,6 @@ async def carry_out(request: Request, act: Callable[[dict[str, Any]], object]) -
         found = await asyncio.to_thread(act, json.loads(body))
         return json_response({"ok": True} if found is None else found)
     except AologError as refused:
-        return error(409, refused.reason, refused.hint or "")
+        return error(409, refused.reason, refused.hint)
     except (ValueError, KeyError, TypeError, RecursionError):  # the last: nested too deeply
         return error(400, "a field is missing or unknown", "send one JSON object; see the docs")

@@ -11,9 +11,7 @@ from math import exp
 
 MEMORY_S = 300.0  # a value of this age counts a third as much as one of now
 _LEAST_S = 60.0  # a trend of less is noise
-_FIT_MIN = (
-    0.5  # where the line explains less of the movement, there is no trend: it goes up and down
-)
+_FIT_MIN = 0.5  # a line that explains less of the movement is no trend: it goes up and down
 
 
 class Trend:
@@ -26,8 +24,7 @@ class Trend:
         self._n = self._t = self._v = self._tt = self._tv = self._vv = 0.0
 
     def add(self, now_s: float, value: float) -> float | None:
-        """Adds a value. Returns in how many seconds it is 0 at the present rate; None while it does not
-        shrink steadily."""
+        """Adds a value. In how many seconds it is 0 at the present rate; None unless it shrinks steadily."""
         if self._first is None:
             self._first, self._begun_s = value, now_s
         else:
@@ -54,11 +51,6 @@ class Trend:
         spread_t = self._tt - self._t * self._t / self._n
         spread_v = self._vv - self._v * self._v / self._n
         both = self._tv - self._t * self._v / self._n
-        if (
-            both >= 0
-            or spread_t <= 0
-            or spread_v <= 0
-            or both * both < _FIT_MIN * spread_t * spread_v
-        ):
-            return None
-        return both / spread_t
+        falls = both < 0 < spread_t and spread_v > 0
+        fits = both * both >= _FIT_MIN * spread_t * spread_v
+        return both / spread_t if falls and fits else None

@@ -1,4 +1,4 @@
-"""The finished units of an archive, as `status` shows them. bridge.pull.units writes them."""
+"""What `status` shows of an archive of `pull`: that it is one, and its finished units. bridge.pull writes them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ CLAIMS = ".pull"
 """The directory of an archive in which processes claim partitions and units."""
 UNITS_FILE = "units.json"
 """In CLAIMS: the archive is of units."""
+
+
+POSITIONS_FILE = "pull-positions.json"
+"""In a log that `pull` fills."""
+ORDER_FILE = "pull-units"
+"""In a log that `pull --units` fills: its records are in the order of units."""
+
+
+def is_pulled(path: str) -> bool:
+    """Whether `pull` fills this log."""
+    return any(Path(path, name).exists() for name in (POSITIONS_FILE, ORDER_FILE))
 
 
 def events_root(root: str) -> str:

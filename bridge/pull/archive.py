@@ -17,24 +17,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from aolog.errors import MALFORMED, UsageError
 from aolog.log.directory import Log
 from aolog.log.lock import lock_directory
 from aolog.storage.directory import Inside
+from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from bridge.operate.unit_events import CLAIMS, UNITS_FILE
 from bridge.pull.origin import Source
 from bridge.pull.positions import read_positions
 from bridge.supervise.discovery import find_logs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from aolog.storage.file import File
 
 _ID_FILE = "archive-id"
 _STARTS_FILE = "latest.json"
@@ -78,14 +74,8 @@ class Archive:
         offsets = {source.file_name: end for source, end in ends.items()}
         write_once(self._root, _STARTS_FILE, json.dumps(offsets))
         file = Path(self._root, CLAIMS, _STARTS_FILE)
-        try:
-            told = json.loads(file.read_text(encoding="utf-8"))
-            self._starts = {str(name): int(offset) for name, offset in told.items()}
-        except MALFORMED as error:
-            raise UsageError(
-                f"{file} does not say where the archive began: {error}",
-                hint="bring it back from a copy; without it, partitions without records begin at their ends",
-            ) from None
+        without = "partitions without records begin at their ends"
+        self._starts = _read_starts(file, without)
 
     def start_of(self, source: Source) -> int | None:
         """Where a partition without a record begins; None: at its first record."""
@@ -93,12 +83,11 @@ class Archive:
 
     def claim(self, source: Source) -> bool:
         """Whether the partition is ours now; False while another process holds it."""
-        if source in self._claims:
-            return True
-        file = lock_claim(self._root, source.file_name)
-        if file is None:
-            return False
-        self._claims[source] = file
+        if source not in self._claims:
+            file = lock_claim(self._root, source.file_name)
+            if file is None:
+                return False
+            self._claims[source] = file
         return True
 
     def release(self, source: Source) -> None:
@@ -108,21 +97,20 @@ class Archive:
 
     def close(self) -> None:
         """Releases every claim."""
-        for source in list(self._claims):
-            self.release(source)
+        while self._claims:
+            self._claims.popitem()[1].close()
 
     def next_offsets(self, sources: Iterable[Source]) -> dict[Source, int]:
         """The offset after the last record of each of these claimed partitions in any log of the
         archive; partitions without a record are left out. What other logs hold of them is durable
         on return: their process may have been killed before it synced."""
         wanted, found = set(sources), dict[Source, int]()
-        paths = {os.path.realpath(path) for path in find_logs(self._root).values()}
-        for path in paths | {os.path.realpath(self._path)}:
-            mine = path == os.path.realpath(self._path)
+        mine = os.path.realpath(self._path)
+        for path in {mine, *map(os.path.realpath, find_logs(self._root).values())}:
             for source, position in read_positions(path).items():
                 if source in wanted and position > found.get(source, -1):
                     found[source] = position
-                    if not mine:
+                    if path != mine:
                         sync_last_slab(path)
         return found
 
@@ -148,6 +136,33 @@ def write_once(root: str, name: str, text: str) -> None:
     with lock_directory(directory, storage):
         if not storage.exists(file):
             storage.write_file(file, [text.encode()])
+
+
+def lowest_starts(root: str, name: str, starts: Mapping[str, int]) -> dict[str, int]:
+    """The lowest that any process has given, by key: a file beside the claims, durable on return."""
+    directory, storage = f"{root}/{CLAIMS}", Storage()
+    file = Inside(directory, name, in_log=False)
+    with lock_directory(directory, storage):
+        told: dict[str, int] = {}
+        if storage.exists(file):
+            without = "losses before the next start are not reported"
+            told = _read_starts(Path(directory, name), without)
+        lowest = told | {key: min(at, told.get(key, at)) for key, at in starts.items()}
+        if lowest != told:
+            storage.write_file(file, [json.dumps(lowest).encode()])
+    return lowest
+
+
+def _read_starts(file: Path, without: str) -> dict[str, int]:
+    """without: what happens if the file is removed."""
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        return {str(name): int(offset) for name, offset in told.items()}
+    except MALFORMED as error:
+        raise UsageError(
+            f"{file} does not say where the archive began: {error}",
+            hint=f"bring it back from a copy; without it, {without}",
+        ) from None
 
 
 def sync_last_slab(path: str) -> None:

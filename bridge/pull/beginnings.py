@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.errors import DestinationError, NoSuchTopic, Unanswered
-from bridge.pull.frames import report_lost
-from bridge.pull.origin import Source
+from bridge.pull.origin import Source, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from uuid import UUID
 
-    from bridge.kafka.catalog import Catalog, Place, Topic
+    from bridge.kafka.catalog import Place, Topic
     from bridge.pull.archive import Archive
-    from bridge.pull.pull_options import PullOptions
+    from bridge.pull.puller import Puller
 
 _log = logging.getLogger("bridge")
 
@@ -35,22 +34,18 @@ class Begin(NamedTuple):
 
 
 class Beginnings:
-    """Of one pull. error: why a partition waits, except for a claim. lost: offsets that the cluster deleted
-    before they were pulled."""
+    """Of one pull."""
 
-    def __init__(self, options: PullOptions, archive: Archive, cluster: str) -> None:
-        self._options, self._archive, self._cluster = options, archive, cluster
+    def __init__(self, puller: Puller, archive: Archive) -> None:
+        self._puller, self._options, self._archive = puller, puller.options, archive
         self._ids: dict[str, UUID] = {}
         self._since_s: dict[Source | str, float] = {}  # of partitions and topics that wait
-        self.error: str | None = None
-        self.lost = 0
+        self.error: str | None = None  # why a partition waits, except for a claim
 
-    def find(
-        self, catalog: Catalog, places: Iterable[Place]
-    ) -> tuple[dict[Place, Begin], set[Place]]:
+    def find(self, places: Iterable[Place]) -> tuple[dict[Place, Begin], set[Place]]:
         """Those that begin now, and those that wait; a partition that does not exist is in neither.
         Raises DestinationError for one that has lost records, and in a drain for a missing topic."""
-        waiting = set(places)
+        waiting, catalog = set(places), self._puller.catalog
         claimed: dict[Place, Source] = {}
         begun: dict[Place, Begin] = {}
         self.error = None
@@ -77,16 +72,12 @@ class Beginnings:
             self._archive.release(claimed[place])
         return begun, waiting - begun.keys()
 
-    def _sources(self, topics: Iterable[Topic]) -> dict[Place, Source]:
+    def _sources(self, topics: Collection[Topic]) -> dict[Place, Source]:
         for topic in topics:
             if self._ids.setdefault(topic.name, topic.id) != topic.id:
                 _log.warning("topic %s was made anew; it is pulled from its beginning", topic.name)
                 self._ids[topic.name] = topic.id
-        return {
-            (topic.name, p.number): Source(self._cluster, topic.id, p.number)
-            for topic in topics
-            for p in topic.partitions
-        }
+        return sources_of(self._puller.cluster, topics)
 
     def _note_missing(self, topics: set[str], existing: Iterable[str]) -> None:
         for topic in existing:
@@ -114,8 +105,7 @@ class Beginnings:
         self._since_s.pop(source, None)
         if at >= first:
             return at
-        self.lost += first - at
-        report_lost(self._options, place, at, first)
+        self._puller.lose(place, at, first)
         return first if self._options.out_of_range == "earliest" else end
 
     def _wait(self, what: Source | str, error: DestinationError) -> None:

@@ -6,11 +6,12 @@ topic that was made anew under the same name has another id, so its offsets are 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from bridge.kafka.catalog import Place, Topic
 
 HEADER_NAME = "aolog-origin-kafka"
 
@@ -51,6 +52,13 @@ def origin_of(headers: Iterable[tuple[str, bytes | None]]) -> Origin | None:
         return Origin(Source(cluster, UUID(topic_id), int(partition)), int(offset))
     except ValueError:
         return None
+
+
+def sources_of(cluster: str, topics: Iterable[Topic]) -> dict[Place, Source]:
+    """The partitions of these topics."""
+    return {
+        (t.name, p.number): Source(cluster, t.id, p.number) for t in topics for p in t.partitions
+    }
 
 
 def clusters_of(headers: Iterable[tuple[str, bytes | None]]) -> set[bytes]:

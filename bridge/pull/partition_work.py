@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -26,16 +27,14 @@ from bridge.errors import Unanswered
 from bridge.pull.archive import Archive
 from bridge.pull.beginnings import Beginnings
 from bridge.pull.frames import append_frame, fetch_runs
-from bridge.pull.origin import Origin, Source, clusters_of
+from bridge.pull.origin import Origin, Source, clusters_of, sources_of
 from bridge.pull.positions import Mark, read_positions, save_positions
-from bridge.pull.pull_options import AGAIN_S, FETCH_S, SYNC_S, PullStatus
+from bridge.pull.pull_options import AGAIN_S, FETCH_S, SYNC_S
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
-    from bridge.pull.session import Session
+    from bridge.pull.puller import Puller
 
 _log = logging.getLogger("bridge")
 
@@ -43,37 +42,33 @@ _log = logging.getLogger("bridge")
 class PartitionWork:
     """Of one pull. Raises UsageError, DestinationError, and what Writer raises."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, options = session, session.options
-        described = session.topics.describe(session.catalog)
+    def __init__(self, puller: Puller) -> None:
+        self._puller, options = puller, puller.options
+        described = puller.topics.describe(puller.catalog)
         self._names = {topic.name for topic in described}
-        places = {
-            (t.name, p.number): Source(session.cluster, t.id, p.number)
-            for t in described
-            for p in t.partitions
-        }
+        places = sources_of(puller.cluster, described)
         if options.group is not None:
-            session.catalog.check_group(options.group, options.protocol)
+            puller.catalog.check_group(options.group, options.protocol)
         self._ends: dict[Source, int] = {}  # where a drain ends, and "latest" begins
         if options.drain or options.begin == "latest":
-            ends = session.catalog.offsets(places, "latest", committed_only=True)
+            ends = puller.catalog.offsets(places, "latest", committed_only=True)
             self._ends = {source: ends[place] for place, source in places.items()}
         self._positions = read_positions(options.path)  # refuses a log with other records
         self._first, _ = self._look_at_log()
-        self._deleted: int | None = 0
         self._archive = Archive(options.root or options.path, options.path)
         self._check_group(list(places))
         if options.begin == "latest":
             self._archive.begin_at(self._ends)
         retention = Retention(max_bytes=options.max_bytes, when_full="error")
-        self._writer = Writer(options.path, retention=retention)
+        # checkpoint syncs sooner. Not "never": a reader's cursor would not wait for what it passes.
+        self._writer = Writer(options.path, retention=retention, sync_seconds=2 * SYNC_S)
         if options.max_bytes is not None:
             _log.warning(
                 "%s is bounded: when it has %d bytes, the archive's oldest records that no cursor needs"
                 " are deleted",
                 options.path, options.max_bytes,
             )  # fmt: skip  # one call
-        self._beginnings = Beginnings(options, self._archive, session.cluster)
+        self._beginnings = Beginnings(puller, self._archive)
         self._next: dict[Place, int] = {}  # of the partitions that are ours
         self._sources: dict[Place, Source] = {}  # the same ones
         self._waiting = set() if options.group is not None else set(places)
@@ -83,24 +78,15 @@ class PartitionWork:
         self._mark: Mark | None = None
         self._saved: Mark | None = None
         self._joined = options.group is None
-        self._pulled = self._skipped = 0
         self._again_due_s = 0.0
         self._sync_due_s = time.monotonic() + SYNC_S
-        session.connect()
+        puller.connect()
         if options.group is not None:
             self._subscribe()
 
-    def status(self) -> PullStatus:
-        """Of the thread that runs it."""
-        positions = {f"{topic}/{number}": at for (topic, number), at in sorted(self._next.items())}
-        return PullStatus(
-            self._session.state, self._pulled, self._skipped, self._beginnings.lost, positions,
-            self._session.error, deleted=self._deleted, left_out=self._session.omissions.total,
-        )  # fmt: skip  # one value
-
-    def finish(self) -> None:
-        """Everything is durable on return."""
-        self._checkpoint()
+    def positions(self) -> dict[str, int]:
+        """The next offsets by topic/partition."""
+        return {f"{topic}/{number}": at for (topic, number), at in sorted(self._next.items())}
 
     def close(self) -> None:
         """Releases the log, then every claim."""
@@ -111,31 +97,29 @@ class PartitionWork:
         """One round. Whether it has drained."""
         if self._is_drained():
             return True
-        session = self._session
-        if session.renewed:
+        puller = self._puller
+        if puller.renewed:
             self._connect_anew()
         now_s = time.monotonic()
         if self._waiting and now_s >= self._again_due_s:
             self._again_due_s = now_s + AGAIN_S
             self._add(list(self._waiting))
-        if not session.options.drain and session.state != "away" and session.looks():
+        if not puller.options.drain and puller.state != "away" and puller.looks():
             self._look()
-        is_enough = self._is_read if session.options.drain else None
-        for found, runs in fetch_runs(session.fetcher, is_enough):
+        is_enough = self._is_read if puller.options.drain else None
+        for found, runs in fetch_runs(puller.fetcher, is_enough):
             self._held += runs  # now: the next step may take partitions away
             self._read_to |= found.ends
             self._drop_revoked()
-        session.state, session.error = "pulling", None
+        puller.state, puller.error = "pulling", None
         if self._waiting:
-            session.state, session.error = "waiting", self._beginnings.error
+            puller.state, puller.error = "waiting", self._beginnings.error
         if found.away is not None:
-            session.state, session.error = "away", found.away
+            puller.state, puller.error = "away", found.away
         self._append_held()
-        lost = [place for place in found.out_of_range if place in self._sources]
-        if lost:
-            self._restart(lost)
+        self._restart([place for place in found.out_of_range if place in self._sources])
         if time.monotonic() >= self._sync_due_s:
-            self._checkpoint()
+            self.checkpoint()
         return False
 
     def _drop_revoked(self) -> None:
@@ -150,22 +134,22 @@ class PartitionWork:
     def _connect_anew(self) -> None:
         """Goes on after what was appended. Waits while the log is full: leaving a group needs
         everything durable."""
-        self._checkpoint()
+        self.checkpoint()
         if self._mark != self._saved:
             return
-        self._session.fetcher.close()
+        self._puller.fetcher.close()
         self._held.clear()
         self._revoked_now.clear()
         self._read_to.clear()  # what was held is before these ends
-        self._session.connect()
-        if self._session.options.group is None:
-            self._session.fetcher.assign(self._next)
+        self._puller.connect()
+        if self._puller.options.group is None:
+            self._puller.fetcher.assign(self._next)
         else:
             self._joined = False
             self._subscribe()
 
     def _subscribe(self) -> None:
-        self._session.fetcher.subscribe(self._names, self._assigned, self._revoked)
+        self._puller.fetcher.subscribe(self._names, self._assigned, self._revoked)
 
     def _append_held(self) -> None:
         """Appends what is held; or it is held still, and fetching is paused."""
@@ -180,17 +164,17 @@ class PartitionWork:
         except Unanswered as error:
             self._hold("away", str(error))
         else:  # or what was held is another process's now
-            self._session.fetcher.resume()
+            self._puller.fetcher.resume()
 
     def _hold(self, state: str, error: str) -> None:
-        self._session.state, self._session.error = state, error
-        self._session.fetcher.pause()
+        self._puller.state, self._puller.error = state, error
+        self._puller.fetcher.pause()
         time.sleep(FETCH_S)
 
     def _check_ids(self) -> None:
         """The topics of what is held still have the ids under which it is written. What was fetched of
         others is dropped, and they begin again."""
-        topics = self._session.catalog.existing({run.place[0] for run in self._held})
+        topics = self._puller.catalog.existing({run.place[0] for run in self._held})
         places = {run.place for run in self._held} & self._sources.keys()
         self._restart([p for p in places if p[0] not in topics or self._is_anew(p, topics)])
 
@@ -209,20 +193,20 @@ class PartitionWork:
         if fresh.offsets:
             taken = self._not_skipped(fresh)
             if taken.offsets:
-                first = append_frame(self._writer, source, taken, self._session.omissions)
+                first = append_frame(self._writer, source, taken, self._puller.omissions)
                 last = taken.offsets[-1]
                 self._mark = Mark(first + len(taken.offsets) - 1, Origin(source, last))
             self._next[place] = fresh.offsets[-1] + 1
-            self._pulled += len(taken.offsets)
-            self._skipped += len(fresh.offsets) - len(taken.offsets)
+            self._puller.pulled += len(taken.offsets)
+            self._puller.skipped += len(fresh.offsets) - len(taken.offsets)
 
     def _not_skipped(self, run: Run) -> Run:
-        if run.headers is None or not self._session.options.skip_clusters:
+        if run.headers is None or not self._puller.options.skip_clusters:
             return run
-        skip = {cluster.encode() for cluster in self._session.options.skip_clusters}
+        skip = {cluster.encode() for cluster in self._puller.options.skip_clusters}
         return run.chosen([not skip & clusters_of(headers or ()) for headers in run.headers])
 
-    def _checkpoint(self) -> None:
+    def checkpoint(self) -> None:
         """Makes all of the log durable, then reports how far it got: in a file, and to the group."""
         self._sync_due_s = time.monotonic() + SYNC_S
         mark = self._mark
@@ -236,15 +220,15 @@ class PartitionWork:
         self._positions |= {source: self._next[p] for p, source in self._sources.items()}
         first, uuid = self._look_at_log()
         assert uuid is not None  # without headers nothing was appended
-        save_positions(self._session.options.path, uuid, mark, self._positions)
+        save_positions(self._puller.options.path, uuid, mark, self._positions)
         self._count_deleted(first)
         self._saved = mark
-        if self._session.options.group is not None:
+        if self._puller.options.group is not None:
             at = {place: self._next[place] for place in self._sources}
-            self._session.fetcher.commit(at, self._archive.note())
+            self._puller.fetcher.commit(at, self._archive.note())
 
     def _is_drained(self) -> bool:
-        if not self._session.options.drain or not self._joined or self._waiting or self._held:
+        if not self._puller.options.drain or not self._joined or self._waiting or self._held:
             return False
         return self._is_read()
 
@@ -261,7 +245,7 @@ class PartitionWork:
         """Takes topics and partitions that have come, and leaves topics that are not wanted any more. A
         topic that was made anew begins again."""
         try:
-            looked = self._session.topics.look(self._session.catalog)
+            looked = self._puller.topics.look(self._puller.catalog)
         except Unanswered:
             return  # the next fetch reports it
         if looked is None:
@@ -272,7 +256,7 @@ class PartitionWork:
             _log.info("topics that came: %s; that went: %s", sorted(come), sorted(gone))
         self._names = names
         self._restart([place for place in self._sources if self._is_anew(place, topics)])
-        if self._session.options.group is None:
+        if self._puller.options.group is None:
             self._remove([p for p in (*self._sources, *self._waiting) if p[0] in gone])
             places = {(t.name, p.number) for t in topics.values() for p in t.partitions}
             self._add(places - self._sources.keys() - self._waiting)
@@ -280,9 +264,9 @@ class PartitionWork:
             self._subscribe()
 
     def _check_group(self, places: list[Place]) -> None:
-        if self._session.options.group is not None:
-            notes = self._session.catalog.notes(self._session.options.group, places)
-            self._archive.check_notes(self._session.options.group, notes)
+        if self._puller.options.group is not None:
+            notes = self._puller.catalog.notes(self._puller.options.group, places)
+            self._archive.check_notes(self._puller.options.group, notes)
 
     def _assigned(self, places: list[Place]) -> None:
         self._joined = True
@@ -298,7 +282,7 @@ class PartitionWork:
         """Begins those that can begin; others wait, and are tried again."""
         if not places:
             return
-        begun, waiting = self._beginnings.find(self._session.catalog, places)
+        begun, waiting = self._beginnings.find(places)
         self._waiting = (self._waiting - set(places)) | waiting
         if not begun:
             return
@@ -307,7 +291,7 @@ class PartitionWork:
         self._sources |= {place: begin.source for place, begin in begun.items()}
         offsets = {place: begin.offset for place, begin in begun.items()}
         self._next |= offsets
-        self._session.fetcher.assign(offsets)
+        self._puller.fetcher.assign(offsets)
 
     def _remove(self, places: list[Place]) -> None:
         """Makes what was appended durable, then leaves the partitions to others."""
@@ -319,10 +303,10 @@ class PartitionWork:
         for place in places:
             self._read_to.pop(place, None)
         if self._mark != self._saved:
-            self._checkpoint()
+            self.checkpoint()
             if self._mark != self._saved:
                 raise UsageError("the log is full, and its partitions are given to others")
-        self._session.fetcher.unassign(mine)
+        self._puller.fetcher.unassign(mine)
         for place in mine:
             self._archive.release(self._sources.pop(place))
             del self._next[place]
@@ -335,7 +319,7 @@ class PartitionWork:
     def _look_at_log(self) -> tuple[int | None, bytes | None]:
         """The ordinal of the first record, and the log's UUID."""
         try:
-            with Reader(self._session.options.path) as reader:
+            with Reader(self._puller.options.path) as reader:
                 return reader.ordinal, reader.topic_uuid
         except NotALog:  # it has no record yet
             return 0, None
@@ -343,12 +327,13 @@ class PartitionWork:
     def _count_deleted(self, first: int | None) -> None:
         """Says what `max_bytes` has removed since the last time."""
         before, self._first = self._first, first
-        if first == before or self._session.options.max_bytes is None:  # `prune` asks every cursor
+        if first == before or self._puller.options.max_bytes is None:  # `prune` asks every cursor
             return
-        known = None not in (first, before, self._deleted)
+        puller = self._puller
+        known = None not in (first, before, puller.deleted)
         new = (first or 0) - (before or 0)
-        self._deleted = (self._deleted or 0) + new if known else None
+        puller.deleted = (puller.deleted or 0) + new if known else None
         _log.error(
             "%s: max-bytes has deleted the archive's oldest records: %s",
-            self._session.options.path, records_lost(new if known else None),
+            self._puller.options.path, records_lost(new if known else None),
         )  # fmt: skip  # one call

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from aolog import Reader
 from aolog.errors import MALFORMED, AddressBeyondEnd, AddressPruned, NotALog, UsageError
+from bridge.operate.unit_events import ORDER_FILE, POSITIONS_FILE
 from bridge.pull.origin import Origin, Source, origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_FILE = "pull-positions.json"
-_UNITS_FILE = "pull-units"  # in a log whose records are in the order of units
 
 
 class Mark(NamedTuple):
@@ -36,7 +33,7 @@ def read_positions(path: str) -> dict[Source, int]:
     """The next offset of each partition of which the log has records; empty if there is no log.
     Raises UsageError for a log of units, which has no positions, or with a record that was not pulled,
     and what Reader raises."""
-    if Path(path, _UNITS_FILE).exists():
+    if Path(path, ORDER_FILE).exists():
         raise UsageError(f"{path} is filled by units", hint="use --units, or name another log")
     try:
         reader = Reader(path)
@@ -49,7 +46,8 @@ def read_positions(path: str) -> dict[Source, int]:
         saved = _saved(reader, path)
         if saved is not None:
             address, positions = saved
-            reader.seek(address + 1)
+            with suppress(AddressPruned):  # retention has removed it: all that is left is after it
+                reader.seek(address + 1)
         else:
             reader.seek("earliest")
         for record in reader:
@@ -66,13 +64,13 @@ def read_positions(path: str) -> dict[Source, int]:
 
 def mark_units(path: str) -> None:
     """The log has records of units from now on."""
-    Path(path, _UNITS_FILE).touch(mode=0o600)
+    Path(path, ORDER_FILE).touch(mode=0o600)
 
 
 def read_names(path: str) -> dict[str, UUID]:
     """The ids of topics by name, as `save_positions` got them; empty without a usable file."""
     try:
-        told = json.loads(Path(path, _FILE).read_text(encoding="utf-8"))
+        told = json.loads(Path(path, POSITIONS_FILE).read_text(encoding="utf-8"))
         return {str(name): UUID(found) for name, found in told["names"].items()}
     except (OSError, *MALFORMED):
         return {}
@@ -98,7 +96,7 @@ def save_positions(
         ],
         "names": {name: str(found) for name, found in (names or {}).items()},
     }
-    file = Path(path, _FILE)
+    file = Path(path, POSITIONS_FILE)
     draft = file.with_suffix(".new")
     draft.write_text(json.dumps(told, indent=1), encoding="utf-8")
     draft.replace(file)
@@ -108,7 +106,7 @@ def _saved(reader: Reader, path: str) -> tuple[int, dict[Source, int]] | None:
     """The address up to which the file accounts for the log, and the positions there; None unless the log
     has the record that the file names, or retention has removed it."""
     try:
-        told = json.loads(Path(path, _FILE).read_text(encoding="utf-8"))
+        told = json.loads(Path(path, POSITIONS_FILE).read_text(encoding="utf-8"))
         *source, offset = told["origin"]
         mark = Mark(int(told["address"]), Origin(_source(*source), int(offset)))
         positions = {_source(*each): int(position) for *each, position in told["positions"]}

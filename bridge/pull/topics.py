@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aolog.errors import UsageError
 from bridge.config.names import check_topic
 from bridge.errors import DestinationError, Unanswered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bridge.kafka.catalog import Catalog, Topic
+from bridge.kafka.catalog import Catalog, Topic
 
 _log = logging.getLogger("bridge")
 _INTERNAL = "__"  # as Kafka's own topics are named; no pattern means them
@@ -68,14 +64,11 @@ class WantedTopics:
 
     def _names(self, catalog: Catalog) -> list[str]:
         lines = self._lines()
-        existing = catalog.names() if any(line.startswith("^") for line in lines) else []
-        wanted = dict.fromkeys(line for line in lines if not line.startswith("^"))
-        for line in lines:
-            if line.startswith("^"):
-                wanted |= dict.fromkeys(
-                    name for name in existing
-                    if re.match(line, name) and not name.startswith(_INTERNAL)
-                )  # fmt: skip  # one value
+        patterns = [line for line in lines if line.startswith("^")]
+        wanted = dict.fromkeys(line for line in lines if line not in patterns)
+        for name in catalog.names() if patterns else ():
+            if not name.startswith(_INTERNAL) and any(re.match(each, name) for each in patterns):
+                wanted[name] = None
         if not wanted:
             raise DestinationError(
                 "no topic matches", hint="`aolog-bridge topics` lists the topics of the cluster"

@@ -9,6 +9,7 @@ deliver at least once, give no order and no seek, and drop a record after some a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,76 +17,64 @@ from typing import TYPE_CHECKING
 from aolog import Writer
 from aolog.errors import StorageFull, UsageError
 from bridge.errors import NoSuchTopic, Unanswered
-from bridge.pull.frames import append_frame, fetch_runs, report_lost
-from bridge.pull.origin import Source
+from bridge.pull.frames import append_frame, fetch_runs
+from bridge.pull.origin import Source, sources_of
 from bridge.pull.positions import mark_units
-from bridge.pull.pull_options import AGAIN_S, FETCH_S, PullStatus
-from bridge.pull.units import Units
+from bridge.pull.pull_options import AGAIN_S, FETCH_S
+from bridge.pull.units import Unit, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from bridge.kafka.catalog import Place, Topic
     from bridge.kafka.runs import Run
-    from bridge.pull.session import Session
-    from bridge.pull.units import Unit
+    from bridge.pull.puller import Puller
 
 _IDLE_S = 1.0  # before the partitions' ends are asked for again, when all units are done
 
 
 class UnitWork:
-    """Of one pull, whose log is the worker's own. report: called in the course of a turn. Raises UsageError,
-    DestinationError, and what Writer raises."""
+    """Of one pull, whose log is the worker's own. Raises UsageError, DestinationError, and what Writer
+    raises."""
 
-    def __init__(self, session: Session, report: Callable[[], None]) -> None:
-        self._session, options = session, session.options
+    def __init__(self, puller: Puller) -> None:
+        self._puller, options = puller, puller.options
         assert options.root is not None
         assert options.units is not None
-        self._report = report
         self._anew = False  # a topic is gone, or was made anew: the next turn looks for it
         self._ends: dict[Source, int] | None = {} if options.drain else None
         self._sources: dict[Place, Source] = {}
-        self._take(session.topics.describe(session.catalog))
+        self._take(puller.topics.describe(puller.catalog))
         self._units = Units(options.root, options.path, options.units)
-        self._writer = Writer(options.path, sync="never")
+        self._writer = Writer(options.path)
         mark_units(options.path)
-        session.connect()
-        self._pulled = self._finished = self._lost = 0
+        puller.connect()
         self._next: dict[str, int] = {}
 
     def _must_leave(self) -> bool:
         """Whether to stop, or to connect anew."""
-        return self._session.renewed or self._session.stopping or self._anew
+        return self._puller.renewed or self._puller.stopping or self._anew
 
     def _look(self) -> None:
         """The topics and partitions as they are now, without topics that are missing. A drain takes no other
         topics than at its start. Raises Unanswered, and in a drain NoSuchTopic."""
         self._anew = False
         if self._ends is not None:
-            self._take(self._session.catalog.topics({topic for topic, _ in self._sources}))
-        elif (looked := self._session.topics.look(self._session.catalog)) is not None:
+            self._take(self._puller.catalog.topics({topic for topic, _ in self._sources}))
+        elif (looked := self._puller.topics.look(self._puller.catalog)) is not None:
             self._take(looked[1].values())
 
     def _take(self, topics: Iterable[Topic]) -> None:
         """The partitions of these topics, and in a drain the ends of those that are new."""
-        self._sources = {
-            (topic.name, p.number): Source(self._session.cluster, topic.id, p.number)
-            for topic in topics
-            for p in topic.partitions
-        }
+        self._sources = sources_of(self._puller.cluster, topics)
         if self._ends is not None:
             new = {place: s for place, s in self._sources.items() if s not in self._ends}
             latest = self._latest(new)
             self._ends |= {source: latest[place] for place, source in new.items()}
 
-    def status(self) -> PullStatus:
-        """Of the thread that runs it. positions: of the unit that is being read."""
-        return PullStatus(
-            self._session.state, self._pulled, 0, self._lost, self._next, self._session.error,
-            self._finished, left_out=self._session.omissions.total,
-        )  # fmt: skip  # one value
+    def positions(self) -> dict[str, int]:
+        """Of the unit that is being read."""
+        return self._next
 
-    def finish(self) -> None:
+    def checkpoint(self) -> None:
         """Each unit is durable, or left."""
 
     def close(self) -> None:
@@ -95,13 +84,13 @@ class UnitWork:
 
     def turn(self) -> bool:
         """Pulls each unit that can be claimed now. Whether all are done."""
-        if self._session.renewed:
-            self._session.fetcher.close()
-            self._session.connect()
+        if self._puller.renewed:
+            self._puller.fetcher.close()
+            self._puller.connect()
         try:
-            if self._anew or (self._ends is None and self._session.looks()):
+            if self._anew or (self._ends is None and self._puller.looks()):
                 self._look()
-            first = self._session.catalog.offsets(self._sources, "earliest")
+            first = self._puller.catalog.offsets(self._sources, "earliest")
             latest = {} if self._ends is not None else self._latest(self._sources)
         except Unanswered as error:
             self._wait("away", str(error))
@@ -112,20 +101,21 @@ class UnitWork:
             self._anew = True
             self._wait("waiting", str(error))
             return False
+        self._units.see({source: first[place] for place, source in self._sources.items()})
         self._units.refresh()
         left = 0
         for place, source in self._sources.items():
             end = latest[place] if self._ends is None else self._ends[source]
-            for planned in self._units.left(source, place[0], first[place], end):
+            for planned in self._units.left(source, place[0], end):
                 if self._must_leave():
                     return False
                 unit = self._units.claim(planned, self._writer.end)
                 left += 1
                 if unit is not None:
-                    self._session.state, self._session.error = "pulling", None
+                    self._puller.state, self._puller.error = "pulling", None
                     self._pull(place, planned, unit)
                     left -= 1
-                    self._report()
+                    self._puller.report()
         if left:  # by others
             self._wait("waiting", None)
         elif self._ends is None:
@@ -138,41 +128,38 @@ class UnitWork:
         began_s = time.monotonic()
         at, seen = unit.begin, 0
         if at < unit.end:
-            self._session.fetcher.assign({place: at})
+            self._puller.fetcher.assign({place: at})
             try:
                 while at < unit.end and not self._must_leave():
                     arrived: list[Run] = []
-                    for found, some in fetch_runs(self._session.fetcher):
+                    for found, some in fetch_runs(self._puller.fetcher):
                         arrived += some
-                        if found.messages and found.messages[-1].offset() >= unit.end:
+                        self._puller.state = "pulling" if found.away is None else "away"
+                        self._puller.error = found.away
+                        if some and some[-1].offsets[-1] >= unit.end:
                             break
-                    self._session.state = "pulling" if found.away is None else "away"
-                    self._session.error = found.away
                     runs = [run.within(at, unit.end) for run in arrived]
                     runs = [run for run in runs if run.offsets]
-                    if runs:
-                        if not self._append(runs):
-                            break  # left
-                        at = runs[-1].offsets[-1] + 1
-                        seen += sum(len(run.offsets) for run in runs)
-                    if arrived and arrived[-1].offsets[-1] >= unit.end:
-                        at = unit.end
-                    at = max(at, min(unit.end, found.ends.get(place, 0)))
+                    if runs and not self._append(runs):
+                        break  # left
+                    seen += sum(len(run.offsets) for run in runs)
+                    ends = [run.offsets[-1] + 1 for run in arrived]
+                    at = min(unit.end, max(at, found.ends.get(place, 0), *ends))
                     if found.out_of_range:
-                        at = self._skip(place, at, unit.end)
-                    elif not arrived and self._session.looks():
+                        at = self._skip(place, at, unit)
+                    elif not arrived and self._puller.looks():
                         with suppress(Unanswered):  # the next fetch reports it
                             self._is_same(place)
                     self._next = {f"{place[0]}/{place[1]}": at}
-                    self._report()
+                    self._puller.report()
             finally:
-                self._session.fetcher.unassign([place])
+                self._puller.fetcher.unassign([place])
         self._when_there_is_room(self._writer.sync)
         if at < unit.end:
             self._units.leave(unit)
             return
         self._units.finish(unit, planned, seen, time.monotonic() - began_s)
-        self._finished += 1
+        self._puller.units += 1
 
     def _append(self, runs: list[Run]) -> bool:
         """All of them, after the cluster has said once more that the topic has the id that is
@@ -191,15 +178,15 @@ class UnitWork:
             return False
         for run in runs:
             self._when_there_is_room(
-                partial(append_frame, self._writer, source, run, self._session.omissions)
+                partial(append_frame, self._writer, source, run, self._puller.omissions)
             )
-            self._pulled += len(run.offsets)
+            self._puller.pulled += len(run.offsets)
         return True
 
     def _is_same(self, place: Place) -> bool:
         """Whether the topic has the id under which its units were planned. Otherwise units are left. Raises
         Unanswered."""
-        topic = self._session.catalog.existing([place[0]]).get(place[0])
+        topic = self._puller.catalog.existing([place[0]]).get(place[0])
         self._anew = topic is None or topic.id != self._sources[place].topic_id
         return not self._anew
 
@@ -208,22 +195,20 @@ class UnitWork:
             try:
                 act()
             except StorageFull as error:
-                if (
-                    self._session.stopping
-                ):  # what was appended stays; the next holder goes on after it
+                if self._puller.stopping:  # the next holder goes on after what was appended
                     raise
                 self._wait("full", str(error))
             else:
                 return
 
-    def _skip(self, place: Place, at: int, end: int) -> int:
+    def _skip(self, place: Place, at: int, unit: Unit) -> int:
         """The cluster has deleted the unit's records from `at` on, or the topic: where the unit goes on. That
         is `at`, to find out again, if the cluster does not answer."""
         to = at
         try:
             if not self._is_same(place):
                 return at
-            first = self._session.catalog.offsets([place], "earliest")[place]
+            first = self._puller.catalog.offsets([place], "earliest")[place]
         except NoSuchTopic:
             self._anew = True
             return at
@@ -232,19 +217,21 @@ class UnitWork:
         else:
             if first <= at:
                 raise UsageError(f"{place[0]}/{place[1]} has no offset {at}")
-            to = min(first, end)
-            self._lost += to - at
-            report_lost(self._session.options, place, at, to)
-        self._session.fetcher.unassign([place])
-        self._session.fetcher.assign({place: to})
+            to = min(first, unit.end)
+            self._when_there_is_room(self._writer.sync)
+            self._puller.lose(place, at, to)
+            self._units.lose(unit, to, self._writer.end)
+        if to < unit.end:  # or its error would come while the next unit is read
+            self._puller.fetcher.unassign([place])
+            self._puller.fetcher.assign({place: to})
         return to
 
     def _latest(self, places: Iterable[Place]) -> dict[Place, int]:
-        return self._session.catalog.offsets(places, "latest", committed_only=True)
+        return self._puller.catalog.offsets(places, "latest", committed_only=True)
 
     def _wait(self, state: str, error: str | None, wait_s: float = AGAIN_S) -> None:
-        self._session.state, self._session.error = state, error
-        self._report()
+        self._puller.state, self._puller.error = state, error
+        self._puller.report()
         until_s = time.monotonic() + wait_s
-        while not self._session.stopping and time.monotonic() < until_s:
+        while not self._puller.stopping and time.monotonic() < until_s:
             time.sleep(min(FETCH_S, wait_s))

@@ -4,12 +4,14 @@ Unit K of a partition is the offsets [K * N, (K + 1) * N), for an N that the who
 on disk:
 
 - ROOT/.pull/units.json: N. Written once.
+- ROOT/.pull/first.json: each partition's first offset when a worker first saw it, so what the cluster
+  deletes later is of a unit that is not done. Its holder reports it: only a holder knows what it has.
 - ROOT-events/NAME: the event log of the worker whose log is ROOT/NAME: one event for each finished unit,
   appended after the unit's records are durable. Together they say which units are done.
 - ROOT/.pull/CLUSTER.TOPIC-ID.PARTITION.uK: the claim of a unit in progress: a file whose lock the worker
   holds. Each holder first adds a durable line: its log, and the address where it begins. So the next
-  holder reads what earlier ones appended of the unit, and goes on after it. The file goes when the
-  event is durable.
+  holder reads what earlier ones appended of the unit, and goes on after it, or after what they
+  reported as lost. The file goes when the event is durable.
 
 A worker that is killed releases the lock, and its unit is finished by another one. No step needs a
 coordinator, but all workers share a file system.
@@ -22,23 +24,21 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from aolog import Reader, Writer
 from aolog.errors import MALFORMED, AddressBeyondEnd, NotALog, UsageError
+from aolog.storage.file import File
 from aolog.storage.storage import Storage
 from bridge.operate.unit_events import CLAIMS, UNITS_FILE, events_root
-from bridge.pull.archive import lock_claim, sync_last_slab, write_once
+from bridge.pull.archive import lock_claim, lowest_starts, sync_last_slab, write_once
 from bridge.pull.origin import Source, origin_of
 from bridge.supervise.discovery import find_logs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aolog.storage.file import File
-    from bridge.pull.origin import Origin
+_FIRST_FILE = "first.json"
 
 
 class Unit(NamedTuple):
@@ -63,6 +63,8 @@ class Units:
         write_once(root, UNITS_FILE, json.dumps({"records": records}))
         _check(root, records, self._events_root)  # another worker may have been first
         self._done: dict[tuple[Source, int], int] = {}  # by unit: the offset up to which it is done
+        self._firsts: dict[Source, int] = {}  # as in the file
+        self._begins: dict[Source, int] = {}  # from there on: all offsets before it are done
         self._read_to: dict[str, int] = {}
         name = os.path.relpath(path, root).replace(os.sep, ".")
         self._writer = Writer(f"{self._events_root}/{name}", sync="never")
@@ -82,8 +84,24 @@ class Units:
         key = source, event["offset"] // self._records
         self._done[key] = max(self._done.get(key, 0), event["offset"] + event["length"])
 
-    def left(self, source: Source, topic: str, first: int, end: int) -> Iterator[Unit]:
-        """The units of a partition that are not done, of its offsets [first, end), in order."""
+    def see(self, firsts: Mapping[Source, int]) -> None:
+        """Partitions as they are now, by their first offsets. The archive begins at the lowest that any
+        worker has seen of each. Durable on return."""
+        lower = {s: first for s, first in firsts.items() if first < self._firsts.get(s, first + 1)}
+        if lower:
+            starts = {source.file_name: first for source, first in lower.items()}
+            lowest = lowest_starts(self._root, _FIRST_FILE, starts)
+            lower = {source: lowest[source.file_name] for source in lower}
+            self._firsts |= lower
+            self._begins |= lower
+
+    def left(self, source: Source, topic: str, end: int) -> Iterator[Unit]:
+        """The units of a partition that are not done, of its offsets before `end`, in order; also of those
+        that the cluster has deleted since a worker saw the partition."""
+        first = self._begins[source]
+        while (done := self._done.get((source, first // self._records), 0)) > first:
+            first = done
+        self._begins[source] = first
         for number in range(first // self._records, -(-end // self._records)):
             begin = max(first, number * self._records, self._done.get((source, number), 0))
             stop = min(end, (number + 1) * self._records)
@@ -109,14 +127,26 @@ class Units:
             # ValueError: the line is torn by a power cut, and nothing was appended after it.
             with contextlib.suppress(ValueError):
                 told = json.loads(line)
-                begin = max(begin, self._appended(unit, told["log"], told["address"]))
+                appended = self._appended(unit, told["log"], told["address"])
+                begin = max(begin, appended, told.get("lost-to", 0))
         if begin >= unit.end:
             return unit._replace(begin=unit.end)
-        mine = json.dumps({"log": os.path.relpath(self._path, self._root), "address": address})
-        file.pwrite_all([b"\n", mine.encode(), b"\n"], size)  # after a torn line, a line of its own
-        file.datasync()
+        self._add_line(unit, address)
         Storage().sync_directory(str(path.parent))
         return unit._replace(begin=begin)
+
+    def lose(self, unit: Unit, end: int, address: int) -> None:
+        """The rest of a claimed unit before the offset `end` is lost, and reported: no later holder reports
+        it again. Its records must be durable. address: the log's end. Durable on return."""
+        self._add_line(unit, address, {"lost-to": end})
+
+    def _add_line(self, unit: Unit, address: int, more: Mapping[str, int] | None = None) -> None:
+        file = self._claims[unit.source, unit.number]
+        log = os.path.relpath(self._path, self._root)
+        line = json.dumps({"log": log, "address": address, **(more or {})}).encode()
+        size = file.stat().size
+        file.pwrite_all([b"\n", line, b"\n"], size)  # after a torn line, a line of its own
+        file.datasync()
 
     def _appended(self, unit: Unit, log: str, address: int) -> int:
         """The offset after the last record of the unit in a log from an address on, durable; 0 if
@@ -133,14 +163,13 @@ class Units:
                 return 0
             for record in reader:
                 origin = origin_of(record.headers)
-                if origin is not None and self._is_of(origin, unit):
+                if origin is None or origin.source != unit.source:
+                    continue
+                if origin.offset // self._records == unit.number:
                     found = max(found, origin.offset + 1)
         if found:
             sync_last_slab(path)
         return found
-
-    def _is_of(self, origin: Origin, unit: Unit) -> bool:
-        return origin.source == unit.source and origin.offset // self._records == unit.number
 
     def finish(self, unit: Unit, planned: Unit, seen: int, duration_s: float) -> None:
         """The unit's records are durable: appends the event, durably, and releases the claim. planned: as
@@ -170,9 +199,8 @@ class Units:
 
     def close(self) -> None:
         """Releases all claims."""
-        for file in self._claims.values():
-            file.close()
-        self._claims.clear()
+        while self._claims:
+            self._claims.popitem()[1].close()
         self._writer.close()
 
     def _claim_path(self, unit: Unit) -> Path:

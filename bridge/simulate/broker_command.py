@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 
 from aolog.cli.output import out, to_stderr
 from bridge.cli.options import TOPIC
 from bridge.client.consume_command import print_line
-
-if TYPE_CHECKING:
-    from bridge.kafka.fetcher import Fetcher
 
 _PARTITIONS = 4  # as in topics that the broker creates itself
 _FETCH, _LOOK_S = 1_000, 0.2
@@ -28,7 +24,7 @@ def broker(*, topics: tuple[str, ...]) -> None:
 
     Use it only to try things out: it keeps 5 MiB of each partition, in memory, deletes the oldest
     records without a warning, and ends with this command. It creates a topic, with 4 partitions, when
-    a client uses it. It has no transactions, so exactly_once does not work with it.
+    a client uses it. `consume` and exactly_once do not work with it; --topic shows what arrives.
 
     \b
     Examples, the second in another terminal:
@@ -49,17 +45,12 @@ def broker(*, topics: tuple[str, ...]) -> None:
         if topics:
             fetcher = Fetcher(running.bootstrap_servers, {})
             fetcher.assign({(topic, part): 0 for topic in topics for part in range(_PARTITIONS)})
-            _print(fetcher)
+            while not (found := fetcher.fetch(_FETCH, _LOOK_S)).out_of_range:
+                for message in found.messages:
+                    print_line(message)
+                out.flush()
             to_stderr(
                 "aolog-bridge: warning: nothing is printed any more: the broker deleted records"
             )
         while True:
             time.sleep(_LOOK_S)
-
-
-def _print(fetcher: Fetcher) -> None:
-    """Until a partition no longer has what was to be read next."""
-    while not (found := fetcher.fetch(_FETCH, _LOOK_S)).out_of_range:
-        for message in found.messages:
-            print_line(message)
-        out.flush()

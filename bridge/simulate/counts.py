@@ -28,9 +28,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._runs: dict[int, _Run] = {}
-        self._promises: deque[tuple[float, int, int]] = (
-            deque()
-        )  # when, run, number: not all arrived
+        self._promises = deque[tuple[float, int, int]]()  # when, run, number: not all arrived
         self.arrived = 0
         self.repeated = 0
 
@@ -85,5 +83,4 @@ class Counts:
 
     def is_settled(self, run: int) -> bool:
         """Whether no more of this run can arrive: a later run's record did."""
-        of = self._runs.get(run)
-        return of is not None and of.over
+        return any(later > run and of.arrived_to for later, of in self._runs.items())

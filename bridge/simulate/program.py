@@ -17,19 +17,16 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aolog import AologError, Writer
+from aolog.format.frame import Buffer as Bytes
 from aolog.storage.storage import Storage
 from aolog.storage.system import System
 from bridge import Buffer, KafkaProvider
 from bridge.client.buffer.provider import NotDelivered
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from aolog.format.frame import Buffer as Bytes
 
 TICK_S, REPORT_S = 0.02, 0.2
 SLAB_BYTES = 64 << 10  # small, so that slabs fill and are pruned while one looks
@@ -52,12 +49,11 @@ class FullDisk(System):
 
 
 class Target(NamedTuple):
-    """Where records go. append: in memory on return. flush: whether all that was appended is safe from a
-    kill. sync: all of it is safe from power loss."""
+    """Where records go."""
 
-    append: Callable[[bytes], object]
-    flush: Callable[[], bool]
-    sync: Callable[[], object]
+    append: Callable[[bytes], object]  # in memory on return
+    flush: Callable[[], bool]  # whether all that was appended is safe from a kill
+    sync: Callable[[], object]  # all of it is safe from power loss
 
 
 def target_of(given: dict[str, Any], storage: Storage) -> Target:

@@ -10,24 +10,20 @@ POST /reset    {"rate": ..., "mode": ...}: everything begins anew with these set
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from bridge.operate.access import Access
 from bridge.operate.page import load_page
 from bridge.operate.server import LIMITS, Streams, carry_out, error, event, served
 from bridge.simulate.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from starlette.requests import Request
-
-    from bridge.operate.access import Access
-    from bridge.simulate.simulation import Simulation
+from bridge.simulate.simulation import Simulation
 
 EVERY_S = 0.2
 

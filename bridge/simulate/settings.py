@@ -25,19 +25,22 @@ _SWITCHES = {
 
 
 class Settings(NamedTuple):
-    """What the page sets. rate: records a second. delay_ms: of the broker's answers. full: whether the
-    program's disk is."""
+    """What the page sets."""
 
-    rate: int = 200
-    delay_ms: int = 0
+    rate: int = 200  # records a second
+    delay_ms: int = 0  # of the broker's answers
     mode: Mode = "log"
     down: bool = False
     rejecting: bool = False
-    full: bool = False
+    full: bool = False  # the program's disk
 
 
 def check(settings: Settings) -> None:
-    """Raises UsageError for a value out of range."""
+    """Raises UsageError for a value of another type, or out of range."""
+    for name, default in Settings._field_defaults.items():
+        value = getattr(settings, name)
+        if type(value) is not type(default):  # true is an int too
+            raise UsageError(f"{name} = {value!r}", hint=f"a value such as {default!r}")
     if not 0 <= settings.rate <= RATE_MAX:
         raise UsageError(f"rate = {settings.rate}", hint=f"0 to {RATE_MAX}")
     if not 0 <= settings.delay_ms <= DELAY_MS_MAX:

@@ -1,7 +1,7 @@
 """The simulation: the processes, the broker, the faults, and what has happened so far.
 
-One thread turns it (`turn`, ten times a second); one reads what arrives at the broker; one for each
-process reads its reports. The page sets values (`set`) and presses buttons (`press`).
+One thread reads what arrives at the broker and turns the simulation, ten times a second; one for each process
+reads its reports. The page sets values (`set`) and presses buttons (`press`).
 """
 
 from __future__ import annotations
@@ -77,12 +77,8 @@ class Simulation:
         self._broker.create_topic(TOPIC)
         self._ended = threading.Event()
         self._begin(Settings(), 1)
-        self._threads = [
-            threading.Thread(target=loop, name=name, daemon=True)
-            for name, loop in (("simulation", self._turning), ("consumer", self._consuming))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._running, name="simulation", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -93,8 +89,7 @@ class Simulation:
     def close(self) -> None:
         """Ends all processes, and removes the log."""
         self._ended.set()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
         with self._lock:
             self._end_children()
             self._broker.close()
@@ -222,13 +217,13 @@ class Simulation:
         )  # fmt: skip  # a command line
 
     def _end_children(self) -> None:
-        self._keep_counts()
-        self._round.program.end()
+        self._end_program()
         if self._round.bridge is not None:
             self._round.bridge.end()
 
-    def _keep_counts(self) -> None:
+    def _end_program(self) -> None:
         self._round.accepted_before += self._round.program.last.get("accepted", 0)
+        self._round.program.end()
 
     def _apply(self) -> None:
         """The settings, to the processes and the broker."""
@@ -241,10 +236,21 @@ class Simulation:
 
     # --- turning ------------------------------------------------------------------------------
 
-    def _turning(self) -> None:
-        while not self._ended.wait(TURN_S):
+    def _running(self) -> None:
+        fetcher = Fetcher(self._broker.bootstrap_servers, {"reconnect.backoff.max.ms": "500"})
+        fetcher.assign(_FROM_THE_FIRST)
+        while not self._ended.is_set():
+            found = fetcher.fetch(5_000, TURN_S)
+            if found.out_of_range:  # the broker dropped what was not read in time
+                fetcher.unassign(found.out_of_range)
+                fetcher.assign(_FROM_THE_FIRST)
             with self._lock:
+                for message in found.messages:
+                    run, number = (int(part) for part in (message.value() or b"").split(b":")[:2])
+                    if run >= self._round.first_run:
+                        self._round.counts.came(run, number)
                 self._turn(time.monotonic())
+        fetcher.close()
 
     def _turn(self, now_s: float) -> None:
         program = self._round.program
@@ -272,8 +278,7 @@ class Simulation:
         self._round.restart_s = None
         if self._round.program.is_over:
             self._take_crash()
-            self._keep_counts()
-            self._round.program.end()
+            self._end_program()
             self._start_program()
             self._say("the program began again")
         if bridge_over:
@@ -288,10 +293,9 @@ class Simulation:
         if crash is not None:
             if crash["crashed"] != "append":
                 self._round.counts.promised(crash["run"], crash["number"])
-            self._round.crashes.appendleft(
-                {"step": crash["crashed"], "run": crash["run"], "number": crash["number"]}
-            )
-            self._say(f"the program crashed after {crash['crashed']} of record {crash['number']}")
+            step, number = crash["crashed"], crash["number"]
+            self._round.crashes.appendleft({"step": step, "run": crash["run"], "number": number})
+            self._say(f"the program crashed after {step} of record {number}")
 
     def _crash_bridge(self, now_s: float) -> None:
         """Kills the bridge when its own status shows the step that was asked for."""
@@ -325,21 +329,6 @@ class Simulation:
         """When the bridge last wrote its cursor."""
         cursors = Path(self._log(), "cursors").glob("bridge*")
         return max((cursor.stat().st_mtime_ns for cursor in cursors), default=0)
-
-    def _consuming(self) -> None:
-        fetcher = Fetcher(self._broker.bootstrap_servers, {"reconnect.backoff.max.ms": "500"})
-        fetcher.assign(_FROM_THE_FIRST)
-        while not self._ended.is_set():
-            found = fetcher.fetch(5_000, TURN_S)
-            if found.out_of_range:  # the broker dropped what was not read in time
-                fetcher.unassign(found.out_of_range)
-                fetcher.assign(_FROM_THE_FIRST)
-            with self._lock:
-                for message in found.messages:
-                    run, number = (int(part) for part in (message.value() or b"").split(b":")[:2])
-                    if run >= self._round.first_run:
-                        self._round.counts.came(run, number)
-        fetcher.close()
 
     # --- showing ------------------------------------------------------------------------------
 

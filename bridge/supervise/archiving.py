@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import quote
@@ -23,15 +24,12 @@ from aolog.maintenance.archive.protection import protect
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.log_lines import naming
 from bridge.deliver.log_source import LAST_SLAB
-from bridge.supervise.discovery import growth
+from bridge.supervise.discovery import Growth, growth
 from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from aolog.storage.storage import Storage
     from bridge.config.models import Config
-    from bridge.supervise.discovery import Growth
     from bridge.supervise.status import LogStatus
 
 _log = logging.getLogger("bridge.archive")
@@ -43,20 +41,18 @@ _RETRY_S, _RETRY_S_MAX = 1.0, 60.0
 
 
 class ArchiveStatus(NamedTuple):
-    """The archive of one log. begin, end: addresses; None before the first round. behind_bytes: of the local
-    log after the end. waiting_seconds: since the archive last grew, while it is behind. slabs: in the archive.
-    uploaded, requests, sent_bytes: since the process started. error, code: of the last round."""
+    """The archive of one log."""
 
     url: str
-    begin: int | None = None
+    begin: int | None = None  # an address, as is end; None before the first round
     end: int | None = None
-    behind_bytes: int | None = None
-    waiting_seconds: float = 0.0
-    slabs: int = 0
-    uploaded: int = 0
+    behind_bytes: int | None = None  # of the local log after the end
+    waiting_seconds: float = 0.0  # since the archive last grew, while it is behind
+    slabs: int = 0  # in the archive
+    uploaded: int = 0  # since the process started, as are requests and sent_bytes
     requests: int = 0
     sent_bytes: int = 0
-    error: str | None = None
+    error: str | None = None  # of the last round, as is code
     code: str | None = None
 
 
@@ -100,6 +96,7 @@ class _Log:
 
     def close(self) -> None:
         if self.archiver is not None:
+            self.count()
             self.archiver.close()
             self.archiver, self.counted = None, (0, 0, 0)
 
@@ -151,16 +148,23 @@ class Archiving:
         pause_s = 0.0
         while not self._over.wait(pause_s):
             begun_s = time.monotonic()
-            self._share(logs, share)
-            for path, log in logs.items():
-                if not self._over.is_set():
-                    with naming(log.name):
-                        self._turn(path, log)
-            opened = [log for log in logs.values() if log.archiver is not None]
-            for log in opened[: max(0, len(opened) - _OPEN_MAX)]:
-                log.close()
+            try:
+                self._turns(logs, share)
+            except Exception:  # noqa: BLE001 -- as in the turn of one log
+                event = {"event": "archive_failed"}
+                _log.exception("no log was archived in this turn", extra=event)
             pause_s = max(ROUND_SECONDS, _REST * (time.monotonic() - begun_s))
         for log in logs.values():
+            log.close()
+
+    def _turns(self, logs: dict[str, _Log], share: int) -> None:
+        self._share(logs, share)
+        for path, log in logs.items():
+            if not self._over.is_set():
+                with naming(log.name):
+                    self._turn(path, log)
+        opened = [log for log in logs.values() if log.archiver is not None]
+        for log in opened[: max(0, len(opened) - _OPEN_MAX)]:
             log.close()
 
     def _share(self, logs: dict[str, _Log], share: int) -> None:
@@ -201,11 +205,13 @@ class Archiving:
         if log.took(done, now_s):
             _log.debug("%s: archived up to %d", path, done.end)
             if self._prunes:  # what the other cursors had passed waited for this one
-                prune(path, self._storage, LAST_SLAB)
+                try:
+                    prune(path, self._storage, LAST_SLAB)
+                except (AologError, OSError) as error:  # the archive has grown all the same
+                    _log.warning("%s: not pruned: %s", log.name, error)
 
     def _is_due(self, log: _Log, grown: Growth, now_s: float) -> bool:
-        """Whether a log whose archiver was closed has anything to archive now: a slab that is full, or what
-        has waited."""
+        """Whether a log whose archiver was closed has a full slab to archive now, or something that has waited."""
         if log.seen is None or grown.name != log.seen.name or log.status.error is not None:
             return True
         waited = now_s - log.round_s >= self._archive.ship_seconds
@@ -224,10 +230,8 @@ class Archiving:
                 self._probed = True
             return log.archiver.round(now=reopened)
         except BaseException as error:
-            if log.archiver is not None:
-                log.count()
-                if not isinstance(error, StorageFailed | Stopped):
-                    log.close()  # the next turn finds out anew
+            if not isinstance(error, StorageFailed | Stopped):
+                log.close()  # the next turn finds out anew
             raise
         finally:
             if log.archiver is not None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from aolog import Reader
 from aolog.errors import AologError, StorageError
+from bridge.config.models import Config
 from bridge.config.routing import clusters_of
 from bridge.supervise.discovery import Discovery, missing
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from bridge.config.models import Config
 
 _log = logging.getLogger("bridge.supervisor")
 
@@ -22,28 +19,17 @@ Key: TypeAlias = tuple[str, str]
 """The names of a log and of a cluster."""
 
 
-class Assigned(NamedTuple):
-    """paths: of each log and cluster to forward; empty for a log that was kept, as its directory
-    could not be listed. exit_status: of a drain, for what could not be looked at; 0 if nothing."""
-
-    paths: dict[Key, str]
-    exit_status: int
-
-
 class Assignment:
-    """For one thread; `waiting_for` may be called by any.
-
-    discovery: to be closed. only_start: a drain, which forwards what exists at the start: a
-    configured log that is missing is an error. opens_missing: a single log, which is opened even if
-    it is missing, so that opening reports why. missing_root: why the root cannot be listed, None if
-    it can."""
+    """For one thread; `waiting_for` may be called by any."""
 
     def __init__(self, config: Config, *, only_start: bool, opens_missing: bool) -> None:
         root = None if config.root is None else str(Path(config.root).absolute())
-        self.discovery = Discovery(root)
+        self.discovery = Discovery(root)  # to be closed
         self.configure(config)
-        self.missing_root: str | None = None
+        self.missing_root: str | None = None  # why the root cannot be listed; None if it can
+        # A drain of what exists at the start: a missing configured log is an error.
         self._only_start = only_start
+        # A single log, which is opened even if missing: opening reports why.
         self._opens_missing = opens_missing
         self._missing_logs: set[str] = set()
         self._unlisted: dict[str, str] = {}
@@ -54,8 +40,10 @@ class Assignment:
         single = {path: str(Path(path).absolute()) for path in config.logs}
         self.discovery.configure(single, config.include, config.exclude)
 
-    def scan(self, known: Collection[Key]) -> Assigned:
-        """known: what is forwarded now. Opens logs where a route asks for their topic."""
+    def scan(self, known: Collection[Key]) -> tuple[dict[Key, str], int]:
+        """The paths to forward, empty for a log that was kept as its directory could not be listed; and the exit
+        status of a drain, for what could not be looked at. known: what is forwarded now. Opens logs where a route
+        asks for their topic."""
         found = self.discovery.scan()
         self._look_for_root()
         single = {path: path for path in self._config.logs}
@@ -82,7 +70,7 @@ class Assignment:
                 if key[1] in self._config.clusters and self.discovery.may_hold(key[0]):
                     wanted.setdefault(key, "")
         self._report_unlisted()
-        return Assigned(wanted, exit_status)
+        return wanted, exit_status
 
     def waiting_for(self) -> str | None:
         """The root or log that is configured and missing, as a sentence; None if all exist."""

@@ -2,82 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from aolog.log.names import cursor_path
+from aolog.log.cursor_file import cursor_path
 from aolog.storage.storage import Storage
+from bridge.config.models import Config
 from bridge.config.routing import Routing, Rule
-from bridge.config.secrets import stamps
+from bridge.config.secrets import Stamps, stamps
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
+from bridge.deliver.losses import LogLosses
+from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.waits import USUAL, Waits
 from bridge.errors import OtherCluster
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from bridge.config.models import Config
-    from bridge.config.secrets import Stamps
-    from bridge.deliver.losses import LogLosses
-    from bridge.deliver.rate_limit import RateLimit
-
 
 class ClusterOptions(NamedTuple):
-    """How any log is forwarded to one cluster. A forwarder is made anew when this changes.
+    """How any log is forwarded to one cluster. A forwarder is made anew when this changes."""
 
-    base: without what differs between logs. files: what its settings are read from. other_cursors: by
-    cluster, the names of the others' cursors; empty if the configuration writes this cluster's
-    cursor out."""
-
-    base: ForwarderOptions
+    base: ForwarderOptions  # without what differs between logs
     topic: str | None
     rules: list[Rule]
     cluster: str
     default_cluster: str
-    other_cursors: dict[str, str]
-    files: Stamps
+    other_cursors: dict[str, str]  # by cluster; empty if the configuration writes this one's out
+    files: Stamps  # what its settings are read from
     archives: bool
 
     def forwarder(
-        self,
-        name: str,
-        path: str,
-        *,
-        named: bool,
-        drain_to: int | None,
-        losses: LogLosses,
-        **more: Any,
+        self, path: str, log: str | None, drain_to: int | None, losses: LogLosses, **more: Any
     ) -> Forwarder:
-        """Opens the log. Raises what Forwarder raises.
-
-        named: False for a log without a configuration: its checkpoints keep the cluster's name that a
-        configuration wrote, and its routing has the fingerprint of earlier releases. (With another
-        fingerprint, records would be sent again.) drain_to, losses: see Forwarder. more: of
-        ForwarderOptions.
-        """
+        """Opens the log. Raises what Forwarder raises. log: its name; None without a configuration: its checkpoints
+        keep the cluster's name that a configuration wrote, and its routing has the fingerprint of earlier releases.
+        (With another one, records would be sent again.) drain_to, losses: see Forwarder. more: of ForwarderOptions."""
         routing = Routing(self.topic)
-        if named:
-            routing = Routing(
-                self.topic,
-                self.rules,
-                log=name,
-                cluster=self.cluster,
-                default_cluster=self.default_cluster,
-            )
-        how = replace(
-            self.base,
-            cluster=self.cluster if named else "",
-            routing=routing,
-            **more,
-        )
+        if log is not None:
+            clusters = {"cluster": self.cluster, "default_cluster": self.default_cluster}
+            routing = Routing(self.topic, self.rules, log=log, **clusters)
+        cluster = "" if log is None else self.cluster
+        how = replace(self.base, cluster=cluster, routing=routing, **more)
         return Forwarder(path, how, drain_to=drain_to, losses=losses)
 
     def check_cursor(self, path: str) -> None:
-        """Refuses a cursor of another cluster: the default gives a cursor its name, and after a
-        change of the default cluster it would skip records that the new one lacks. Raises
-        OtherCluster."""
+        """Raises OtherCluster for a cursor of another cluster: the default gives a cursor its name, and after a change
+        of the default cluster it would skip records that the new one lacks."""
         if not self.other_cursors:
             return
         storage, own = Storage(), self.base.cursor

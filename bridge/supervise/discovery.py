@@ -11,18 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import AologError
+from aolog.format.names import PENDING_SUFFIX
+from aolog.format.slab import slab_base
 from aolog.log.log_tree import holds_slabs
 from aolog.log.manifest import resolve
-from aolog.log.names import PENDING_SUFFIX, slab_base
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from inotify_simple import INotify
 
 _GONE = (FileNotFoundError, NotADirectoryError)
@@ -30,8 +30,7 @@ _UNREADABLE = (OSError, AologError)  # AologError: a damaged manifest of pending
 
 
 class Growth(NamedTuple):
-    """A log's last slab. A later value that differs means that the log grew, or that another one is in
-    its place."""
+    """A log's last slab. Another value: the log grew, or another one is in its place."""
 
     name: str
     bytes: int
@@ -39,12 +38,11 @@ class Growth(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """logs: name and path of each, sorted. others: paths of the other directories. unlisted: names of
-    directories that cannot be listed, with the reasons, unless the patterns exclude everything in them."""
+    """What is below a root."""
 
-    logs: dict[str, str]
-    others: list[str]
-    unlisted: dict[str, str]
+    logs: dict[str, str]  # name and path of each, sorted
+    others: list[str]  # paths of the other directories
+    unlisted: dict[str, str]  # by name, why it cannot be listed; unless it is excluded
 
 
 def missing(root: str) -> str | None:
@@ -112,8 +110,7 @@ def _reason(error: OSError | AologError) -> str:
 
 
 def growth(path: str) -> Growth | None:
-    """The log's last slab now; None if the log is gone. Raises OSError or AologError if it cannot be
-    read."""
+    """The log's last slab now; None if the log is gone. Raises OSError or AologError if it is unreadable."""
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries]
@@ -142,16 +139,12 @@ def is_gone(path: str) -> bool:
 
 
 class Discovery:
-    """Finds and watches the logs below a root, or single logs. Not thread-safe. Close it.
-
-    logs: single logs by name, instead of a root. unlisted: directories that the last scan could not
-    list, by name, with the reasons: there may be logs in them.
-    """
+    """Finds and watches the logs below a root, or single logs by name. Not thread-safe. Close it."""
 
     def __init__(self, root: str | None, logs: dict[str, str] | None = None) -> None:
         self.root = root
         self.configure(logs or {}, include=("*",), exclude=())
-        self.unlisted: dict[str, str] = {}
+        self.unlisted: dict[str, str] = {}  # by name, with the reasons: there may be logs in them
         self._parked: dict[str, Growth | None] = {}
         self._watched: dict[str, int] = {}
         self._paths: dict[int, str] = {}
@@ -213,8 +206,7 @@ class Discovery:
             self._unwatch(path)
 
     def changes(self) -> tuple[set[str], bool]:
-        """Events of inotify: paths of parked logs that may have grown, and whether logs may have
-        come or gone."""
+        """By inotify: paths of parked logs that may have grown, and whether logs may have come or gone."""
         if self._inotify is None:
             return set(), False
         from inotify_simple import flags

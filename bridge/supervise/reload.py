@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aolog.errors import AologError
@@ -16,8 +17,6 @@ from bridge.errors import WrongConfiguration
 from bridge.supervise.turns import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from bridge.config.models import Config
     from bridge.supervise.cluster_options import ClusterOptions
     from bridge.supervise.worker import Worker
@@ -38,9 +37,8 @@ def read_again(
     *,
     what: str = "the new configuration",
 ) -> Config | None:
-    """The new configuration, with the present values of keys that cannot change. None, and an error is
-    logged, if it is wrong. check: raises AologError for what is found only when it is used. what: was
-    read, for log lines."""
+    """The new configuration, with the present values of keys that cannot change. None, and an error is logged, if it
+    is wrong. check: raises AologError for what only use finds. what: was read, for log lines."""
     try:
         config = read()
         check(config)
@@ -55,24 +53,19 @@ def read_again(
 
 
 def _kept(config: Config, present: Config) -> dict[str, object]:
-    """Values of the present configuration that a running process keeps. Logs a warning for each that a
-    new configuration would change."""
+    """What a running process keeps of the present one. Logs a warning for each value that would change."""
     kept: dict[str, object] = {}
     other_kind = (config.root is None) != (present.root is None)
     for name in (*_FIXED, "logs") if other_kind else _FIXED:
         if getattr(config, name) != getattr(present, name):
             kept[name] = getattr(present, name)
-            if name == "http_token" and _same_file(config, present):
+            new, old = config.http_token, present.http_token
+            if name == "http_token" and new and old and new.path == old.path is not None:
                 continue  # the endpoint follows the file
             _log.warning(
                 "%s cannot change while it runs; it stays", name, extra={"event": "reload_kept"}
             )
     return kept
-
-
-def _same_file(config: Config, present: Config) -> bool:
-    new, old = config.http_token, present.http_token
-    return new is not None and old is not None and new.path == old.path is not None
 
 
 class Rotation:

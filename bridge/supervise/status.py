@@ -13,18 +13,14 @@ States:
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from aolog import Lag
-from bridge.deliver.status import COUNTED
+from bridge.deliver.status import COUNTED, Status
+from bridge.kafka.stalls import Stall
 from bridge.supervise.trouble import troubles_of
 from bridge.supervise.turns import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridge.deliver.status import Status
-    from bridge.kafka.stalls import Stall
 
 _TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
 
@@ -41,16 +37,8 @@ _SHOWN_PHASES = (Phase.QUEUED, Phase.RUNNING, Phase.PARKED, Phase.WAITING, Phase
 
 
 class LogStatus(NamedTuple):
-    """One log and one cluster: a row of `logs` in /status. Counts are since the process started.
-    lost_records, gaps: what cannot be delivered, as in bridge.deliver.status.Status.
-
-    One more row, whose phase is `removed`, has the sums of logs that were removed.
-
-    status: the last one of the forwarder; None before the first. silent_s: seconds since its thread
-    last made progress; None where no thread runs. code: the error's. lag: read from the files,
-    where that is newer than `status`. cut_off: the process before this one was killed, or stopped
-    with records under way, by what this log's cursor shows. damaged: addresses [begin, end) of the
-    last gaps that were met."""
+    """One log and one cluster: a row of `logs` in /status. Counts are since the process started. One more row,
+    whose phase is `removed`, has the sums of logs that were removed."""
 
     log: str
     path: str
@@ -59,19 +47,19 @@ class LogStatus(NamedTuple):
     state: str
     acknowledged: int
     skipped: int
-    lost_records: int
+    lost_records: int  # what cannot be delivered, as in bridge.deliver.status.Status
     gaps: int
     dead_lettered: int
     dropped: int
-    restarts: int
-    silent_s: float | None
-    error: str | None
-    code: str | None
-    status: Status | None
-    lag: Lag | None = None
+    restarts: int = 0
+    silent_s: float | None = None  # since its thread made progress; None: no thread runs
+    error: str | None = None
+    code: str | None = None  # of the error
+    status: Status | None = None  # the last one of the forwarder; None before the first
+    lag: Lag | None = None  # read from the files, where that is newer than `status`
     filtered: int = 0
-    cut_off: bool = False
-    damaged: tuple[tuple[int, int], ...] = ()
+    cut_off: bool = False  # the process before was killed, or stopped with records under way
+    damaged: tuple[tuple[int, int], ...] = ()  # addresses [begin, end) of the last gaps
 
     @property
     def counted_anything(self) -> bool:
@@ -126,18 +114,11 @@ class LogStatus(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """All logs together: a line of `run --json` and `replay --json`, and `overview` in /status.
-
-    logs: how many there are; queued, running, parked, waiting, standing: logs by phase. Counts are
-    sums since the process started. lag_records, lag_bytes: None where one log's is not known yet.
-    lag_seconds: of the log whose lag is oldest. error: of the first log that has one. rate: records
-    acknowledged per second. ahead_records: records after the cursor that were acknowledged already.
-    reachable: every log that runs or is parked reaches its cluster. held_back, standing_lanes, stalled: as
-    `held_back`, `standing` and `stalled` of a log.
-    """
+    """All logs together: a line of `run --json` and `replay --json`, and `overview` in /status. Counts are sums
+    since the process started; queued to standing: logs by phase."""
 
     state: str
-    logs: int
+    logs: int  # how many there are
     queued: int
     running: int
     parked: int
@@ -146,19 +127,19 @@ class Overview(NamedTuple):
     acknowledged: int
     skipped: int
     outstanding: int
-    lag_records: int | None
-    lag_bytes: int | None
-    lag_seconds: float | None
+    lag_records: int | None  # None where one log's is not known yet
+    lag_bytes: int | None  # as lag_records
+    lag_seconds: float | None  # of the log whose lag is oldest
     lost_records: int
     gaps: int
     dead_lettered: int
     dropped: int
-    error: str | None
-    rate: float
-    ahead_records: int = 0
-    reachable: bool = True
-    held_back: int = 0
-    standing_lanes: int = 0
+    error: str | None  # of the first log that has one
+    rate: float  # records acknowledged per second
+    ahead_records: int = 0  # after the cursor, acknowledged already
+    reachable: bool = True  # every log that runs or is parked reaches its cluster
+    held_back: int = 0  # as of a log
+    standing_lanes: int = 0  # `standing` of a log
     stalled: tuple[Stall, ...] = ()
     filtered: int = 0
 
@@ -175,19 +156,13 @@ def alone(log: str, cluster: str, status: Status) -> LogStatus:
         **status.counted(),
         lost_records=status.lost_records,
         gaps=status.gaps,
-        restarts=0,
-        silent_s=None,
         error=status.error,
-        code=None,
         status=status,
     )
 
 
 def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
-    """The sums of logs that were removed: totals never fall.
-
-    logs: the last status of each, or an earlier row of this kind.
-    """
+    """The sums of removed logs: totals never fall. logs: the last status of each, or an earlier row of sums."""
     return LogStatus(
         log=REMOVED_LOGS,
         path="",
@@ -195,10 +170,6 @@ def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
         phase=Phase.REMOVED,
         state="stopped",
         **{name: sum(getattr(log, name) for log in logs) for name in _TOTALS},
-        silent_s=None,
-        error=None,
-        code=None,
-        status=None,
         lag=Lag(0, 0, 0.0),
     )
 
@@ -215,12 +186,9 @@ def state_of(status: Status) -> str:
         return "connecting"
     if status.standing or status.stalled:  # `standing` lanes wait for an operator
         return "blocked"
-    under_way = status.outstanding or 0
-    sent = status.lag_bytes == 0 or (
-        status.lag_records is not None and status.lag_records <= under_way
-    )
-    soon = status.lag_seconds is not None and status.lag_seconds < LIVE_LAG_S
-    if sent or soon:
+    records, age_s = status.lag_records, status.lag_seconds
+    sent = status.lag_bytes == 0 or (records is not None and records <= status.outstanding)
+    if sent or (age_s is not None and age_s < LIVE_LAG_S):
         return "live"
     return "limited" if status.limited else "draining"
 
@@ -228,8 +196,7 @@ def state_of(status: Status) -> str:
 def overview(
     logs: Sequence[LogStatus], *, stopped: bool = False, waiting_for: str | None = None
 ) -> Overview:
-    """The whole process: its state is the worst of the logs' states. waiting_for: the root or log that
-    is configured and missing, as a sentence."""
+    """The whole process: its state is the worst of its logs. waiting_for: see Supervisor."""
     known = [log.status for log in logs if log.status is not None]
     ages = [log.lag_seconds for log in logs if log.lag_seconds is not None]
     states = {log.state for log in logs if log.phase != Phase.REMOVED}

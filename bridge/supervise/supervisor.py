@@ -1,10 +1,5 @@
-"""Many logs in one process: a worker for each log and cluster. A few workers run, most are parked.
-
-    queued ──► running ──► parked     idle for a while: no thread, one watch; one connection for all
-      ▲           │  │       │
-      │           │  ├──► waiting     failed, and is tried again; or another bridge has the cursor
-      │           │  └──► standing    failed, until an operator acts
-      └───────────┴──────────┘        the log grew, its turn is over, the configuration changed
+"""Many logs in one process: a worker for each log and cluster. A few workers run, most are parked: idle, with no
+thread, one watch each, and one connection for all.
 
 `turns` has all phases and events, and whose turn it is, as tables. One thread carries that out, here; each
 running worker forwards in a thread of its own. A log that fails stops no other log.
@@ -18,28 +13,23 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from aolog.errors import NotALog, UsageError
+from bridge.config.models import Config
 from bridge.deliver.rate_limit import RateLimit
+from bridge.deliver.seek import Moved
 from bridge.deliver.waits import USUAL, Waits
 from bridge.kafka.client_queue import LOG_BYTES_MAX
-from bridge.supervise.assignment import Assignment
-from bridge.supervise.cluster_options import cluster_options
+from bridge.supervise.assignment import Assignment, Key
+from bridge.supervise.cluster_options import ClusterOptions, cluster_options
 from bridge.supervise.discovery import is_gone
-from bridge.supervise.parked_logs import ParkedLogs
+from bridge.supervise.idle_clusters import ParkedLogs, StartProofs
 from bridge.supervise.reload import Rotation, apply_options, read_again
 from bridge.supervise.status import LogStatus, Overview, overview, removed
 from bridge.supervise.turns import Limits, Phase, Schedule, Timing, Turns, schedule
 from bridge.supervise.worker import Worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bridge.config.models import Config
-    from bridge.deliver.seek import Moved
-    from bridge.supervise.assignment import Key
-    from bridge.supervise.cluster_options import ClusterOptions
 
 Action = Literal["pause", "resume", "try_again"]
 
@@ -57,21 +47,18 @@ class Supervisor:
     that existed at the start are acknowledged. A signal handler may call `stop` and `reload`; any
     thread may call `statuses`, `overview` and `waiting_for`.
 
-    read: reads the configuration again, for `reload`; raises WrongConfiguration. fail_fast: `run`
-    ends at the first failure of a log and raises it. Only a lack of descriptors is waited out, as for
-    a drain. An idle log stays connected, so that a wrong cluster or a cursor in use is found at the start.
-    timing: of turns. waits: of each delivery.
-    """
+    fail_fast: `run` ends at the first failure of a log and raises it. Only a lack of descriptors is waited out,
+    as for a drain. An idle log stays connected: a wrong cluster or a cursor in use is found at the start."""
 
     def __init__(
         self,
         config: Config,
         *,
         drain: bool = False,
-        read: Callable[[], Config] | None = None,
+        read: Callable[[], Config] | None = None,  # for `reload`; raises WrongConfiguration
         fail_fast: bool = False,
-        timing: Timing | None = None,
-        waits: Waits = USUAL,
+        timing: Timing | None = None,  # of turns
+        waits: Waits = USUAL,  # of each delivery
     ) -> None:
         self._config = config
         self._timing, self._waits = timing or Timing(), waits
@@ -88,6 +75,7 @@ class Supervisor:
         self._assignment = Assignment(config, only_start=drain, opens_missing=fail_fast)
         self._discovery = self._assignment.discovery
         self._parked = ParkedLogs()
+        self._proofs = StartProofs()
         self._stop_at_s: float | None = None
         self._scan_due_s = 0.0
         self._directories_changed = False
@@ -129,8 +117,9 @@ class Supervisor:
         return overview(self.statuses(), stopped=self._over, waiting_for=self.waiting_for())
 
     def waiting_for(self) -> str | None:
-        """The root or log that is configured and missing, as a sentence; None if all exist."""
-        return self._assignment.waiting_for()
+        """The root or log that is configured and missing, or a cluster that is unfit before there is a log, as a
+        sentence; None if all is well."""
+        return self._proofs.unfit() or self._assignment.waiting_for()
 
     @property
     def drained(self) -> bool:
@@ -158,6 +147,7 @@ class Supervisor:
             self._over = True
             self._discovery.close()
             self._parked.close()
+            self._proofs.close()
             for worker in self._workers.values():
                 worker.log_losses()
         if report is not None and self._opened:
@@ -205,6 +195,7 @@ class Supervisor:
                 by_phase[Phase.QUEUED].append(worker)
         parked = {worker.options.cluster for worker in by_phase[Phase.PARKED]}
         self._parked.look(self._options, parked, now_s)
+        self._proofs.look({} if self._workers or self._drain else self._options)
         self._follow(schedule(by_phase[Phase.RUNNING], by_phase[Phase.QUEUED], self._limits, now_s))
         idle = (Phase.STANDING, Phase.WAITING, Phase.PAUSED, Phase.QUEUED)
         self._measure([worker for phase in idle for worker in by_phase[phase]])
@@ -306,7 +297,7 @@ class Supervisor:
             config.active_max, config.slice_seconds, None if stays else config.park_seconds
         )
 
-    def _follow(self, found: Schedule[Worker]) -> None:
+    def _follow(self, found: Schedule) -> None:
         for worker in found.unwatch:
             self._unwatch(worker)
         for worker in found.watch:

@@ -23,12 +23,11 @@ _LEADER = "look at the broker that leads the partition"
 
 
 class Trouble(NamedTuple):
-    """cause: what happened, in words that other logs with the same problem share. advice: what to do; ""
-    if there is nothing. needs: `nothing`, it passes by itself; `cause`, somebody has to remove the cause,
-    and then the bridge goes on by itself; `retry`, somebody has to remove the cause, and to retry."""
+    """What stops a log."""
 
-    cause: str
-    advice: str
+    cause: str  # in words that other logs with the same problem share
+    advice: str  # what to do; "" if there is nothing
+    # `nothing`, it passes by itself; somebody has to remove the `cause`, and to `retry`
     needs: Needs
 
 
@@ -43,9 +42,7 @@ def troubles_of(log: LogStatus) -> list[Trouble]:
         return [*found, Trouble("paused by an operator", "resume it on the page", "cause")]
     if log.state == "connecting":
         return [*found, _disconnected(log.error)]
-    if (
-        log.error is None and log.state != "blocked"
-    ):  # a lane may wait for a topic that is being created
+    if log.error is None and log.state != "blocked":  # a topic may be being created
         return found
     if log.status is None or log.phase != Phase.RUNNING:
         return [*found, _failed(log)]

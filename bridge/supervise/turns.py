@@ -13,6 +13,7 @@ stops runs as the phases and the schedule ask.
     running   end, drained              done
     running   end, the log is gone      done
     running   end, a failure            waiting
+    running   end, failed, and paused   paused
     running   end, a lasting failure    standing
     waiting   tick, the pause is over   queued
     waiting   retry                     queued
@@ -47,13 +48,14 @@ idle ones end first, then those that have run longest; those that were queued fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from bridge.deliver.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from bridge.supervise.worker import Worker
 
 
 class Phase:
@@ -84,25 +86,19 @@ class Outcome(Enum):
 
 
 class Timing(NamedTuple):
-    """Seconds. look_s: delay before a parked log's growth, a due retry or a turn's end is noticed. retry_s,
-    retry_max_s: the first and the longest pause after a failure. locked_s: the pause while another bridge has
-    the cursor. good_s: after a run of this length, pauses begin anew. step_s: a run without a delivery may
-    take this long, also if its turn is shorter."""
+    """Seconds."""
 
-    look_s: float = 0.2
-    retry_s: float = 1.0
-    retry_max_s: float = 60.0
-    locked_s: float = 2.0
-    good_s: float = 60.0
-    step_s: float = 10.0
+    look_s: float = 0.2  # delay before growth, a due retry or a turn's end is noticed
+    retry_s: float = 1.0  # the first pause after a failure
+    retry_max_s: float = 60.0  # the longest one
+    locked_s: float = 2.0  # the pause while another bridge has the cursor
+    good_s: float = 60.0  # after a run of this length, pauses begin anew
+    step_s: float = 10.0  # a run without a delivery may take this long, also if its turn is shorter
 
 
 class Turns:
-    """Of one log and cluster; see the module. Times are seconds of any clock that only grows. One thread uses
-    it; any may read `phase`, and that of the run sets `ending` and `is_open`, and calls `reported` and `went_well`.
-
-    drains: whether a run that ends of itself is the last one.
-    """
+    """Of one log and cluster; see the module. Times are seconds of any clock that only grows. One thread uses it;
+    any may read `phase`, and that of the run sets `ending` and `is_open`, and calls `reported` and `went_well`."""
 
     def __init__(self, timing: Timing, *, drains: bool = False) -> None:
         self.phase = Phase.QUEUED
@@ -117,19 +113,14 @@ class Turns:
         self.retry_at_s = 0.0
         self.restarts = 0  # after failures
         self._timing = timing
-        self.drains = drains
+        self.drains = drains  # whether a run that ends of itself is the last one
         self._backoff = Backoff(timing.retry_s, timing.retry_max_s)
 
     def start(self, now_s: float) -> None:
         """A run begins."""
         self.phase, self.since_s, self.reported_s = Phase.RUNNING, now_s, now_s
-        self.ending, self.idle_s, self.grew, self.is_open, self.moved = (
-            None,
-            None,
-            False,
-            False,
-            False,
-        )
+        self.ending = self.idle_s = None
+        self.grew = self.is_open = self.moved = False
 
     def reported(self, now_s: float, *, idle: bool, moved: bool) -> None:
         """The run goes on. idle: it has nothing to do. moved: it has delivered something."""
@@ -153,6 +144,8 @@ class Turns:
         ran_s, self.since_s = now_s - self.since_s, now_s
         if outcome is Outcome.GONE:
             self.phase = Phase.DONE
+        elif ending == "pause":
+            self.phase = Phase.PAUSED
         elif outcome is Outcome.LASTING:
             self.phase = Phase.STANDING
         elif outcome is not Outcome.ENDED:
@@ -164,8 +157,6 @@ class Turns:
             self.phase = Phase.WAITING
         elif ending == "stop" or (self.drains and ending in {None, "park"}):
             self.phase = Phase.DONE
-        elif ending == "pause":
-            self.phase = Phase.PAUSED
         elif ending == "park" and not self.grew:
             self.phase = Phase.PARKED
         else:
@@ -203,6 +194,8 @@ class Turns:
         """Ends a pause."""
         if self.phase == Phase.PAUSED:
             self._queue(now_s)
+        elif self.ending == "pause":  # the run goes on to its end, and the next one begins
+            self.ending = "turn"
 
     def stop(self) -> bool:
         """Nothing begins any more; a run is ended apart. Whether the log is done."""
@@ -220,41 +213,29 @@ class Turns:
         return True
 
 
-class HasTurns(Protocol):
-    """A log and cluster."""
-
-    @property
-    def turns(self) -> Turns:
-        """When it runs."""
-
-
-_T = TypeVar("_T", bound=HasTurns)
-
-
 class Limits(NamedTuple):
-    """Of the configuration. active_max: how many run at once. slice_s: a turn. park_s: how long a log is idle
-    before it is parked; None: it stays."""
+    """Of the configuration."""
 
-    active_max: int
-    slice_s: float
-    park_s: float | None
+    active_max: int  # how many run at once
+    slice_s: float  # a turn
+    park_s: float | None  # how long a log is idle before it is parked; None: it stays
 
 
-class Schedule(NamedTuple, Generic[_T]):
+class Schedule(NamedTuple):
     """See the module. park, turn: runs to end."""
 
-    unwatch: list[_T]
-    watch: list[_T]
-    park: list[_T]
-    turn: list[_T]
-    start: list[_T]
+    unwatch: list[Worker]
+    watch: list[Worker]
+    park: list[Worker]
+    turn: list[Worker]
+    start: list[Worker]
 
 
 def schedule(
-    running: Sequence[_T], queued: Sequence[_T], limits: Limits, now_s: float
-) -> Schedule[_T]:
-    """Whose turn it is."""
-    found: Schedule[_T] = Schedule([], [], [], [], [])
+    running: Sequence[Worker], queued: Sequence[Worker], limits: Limits, now_s: float
+) -> Schedule:
+    """Whose turn it is. Reads their `turns` only."""
+    found = Schedule([], [], [], [], [])
     staying = [each for each in running if each.turns.ending is None]
     if limits.park_s is not None:
         for each in staying:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import errno
 import logging
+import queue
 import threading
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aolog import Reader
+from aolog import Lag, Reader
 from aolog.errors import (
     AologError,
     CorruptionError,
@@ -31,24 +32,16 @@ from aolog.maintenance.archive.protection import protect
 from aolog.read.reader import view_of
 from aolog.read.start import parse_where
 from aolog.storage.storage import Storage
+from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.log_lines import naming
 from bridge.deliver.log_source import LAST_SLAB
 from bridge.deliver.losses import LogLosses
-from bridge.deliver.seek import place, seek
-from bridge.deliver.status import COUNTED, NOTHING
+from bridge.deliver.seek import Moved, place, seek
+from bridge.deliver.status import COUNTED, NOTHING, Status
+from bridge.kafka.cluster_watch import ClusterWatch
+from bridge.supervise.cluster_options import ClusterOptions
 from bridge.supervise.status import LogStatus, state_of
-from bridge.supervise.turns import Outcome, Phase, Turns
-
-if TYPE_CHECKING:
-    import queue
-
-    from aolog import Lag
-    from bridge.deliver.forwarder import Forwarder
-    from bridge.deliver.seek import Moved
-    from bridge.deliver.status import Status
-    from bridge.kafka.cluster_watch import ClusterWatch
-    from bridge.supervise.cluster_options import ClusterOptions
-    from bridge.supervise.turns import Ending
+from bridge.supervise.turns import Ending, Outcome, Phase, Turns
 
 _log = logging.getLogger("bridge.supervisor")
 # Errors of the destination that waiting does not change. (A fenced bridge would fence the other one.)
@@ -58,36 +51,28 @@ _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """See the module. `turns` and the fields after it belong to the supervisor's thread.
-
-    ended: the queue for the worker when its thread ends. fail_fast: see Supervisor, which raises the
-    failure that ends it, so that one is not logged here. was_live: whether its cluster
-    answered when it was parked, which counts until a watch knows more. losses: what cannot be delivered, over
-    all runs; a run may meet a gap again. lost: records and gaps of `losses`, at the same moment as `status` or
-    `lag`. lag: see LogStatus. drain_to: the log's end at the first run. drained: whether the last run reached
-    it. cut_off: see LogStatus; None before the first run. counting: held while values that are shown together
-    change.
-    """
+    """See the module. `turns` and the fields after it belong to the supervisor's thread."""
 
     name: str
     path: str
     options: ClusterOptions
-    ended: queue.SimpleQueue[object]
+    ended: queue.SimpleQueue[object]  # the queue for the worker when its thread ends
     turns: Turns
-    fail_fast: bool = False
+    fail_fast: bool = False  # see Supervisor, which raises its failure: not logged here
     totals: Counter[str] = field(default_factory=Counter)
-    losses: LogLosses = field(default_factory=LogLosses)
-    lost: tuple[int, int] = (0, 0)
+    losses: LogLosses = field(default_factory=LogLosses)  # over all runs, which may meet gaps again
+    lost: tuple[int, int] = (0, 0)  # of `losses`: records and gaps when `status` or `lag` was taken
     error: BaseException | None = None
     last_error: str | None = None
     thread: threading.Thread | None = None
     forwarder: Forwarder | None = None
     status: Status | None = None
-    was_live: bool = False
-    lag: Lag | None = None
-    drain_to: int | None = None
-    drained: bool = False
-    cut_off: bool | None = None
+    was_live: bool = False  # its cluster answered when it was parked: until a watch tells more
+    lag: Lag | None = None  # see LogStatus
+    drain_to: int | None = None  # the log's end at the first run
+    drained: bool = False  # whether the last run reached it
+    cut_off: bool | None = None  # see LogStatus; None before the first run
+    # Held while values that are shown together change.
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     # --- the supervisor's side ----------------------------------------------------------------
@@ -168,11 +153,12 @@ class Worker:
         return False
 
     def _outcome(self) -> Outcome:
-        if self.error is None:
+        error = self.error
+        if error is None:
             return Outcome.ENDED
-        if (self.is_final and not self.lacks_descriptors) or self.is_permanent:
+        if (self.is_final and not _lacks_descriptors(error)) or _is_permanent(error):
             return Outcome.LASTING
-        return Outcome.LOCKED if isinstance(self.error, CursorLocked) else Outcome.FAILED
+        return Outcome.LOCKED if isinstance(error, CursorLocked) else Outcome.FAILED
 
     @property
     def is_final(self) -> bool:
@@ -206,6 +192,8 @@ class Worker:
         what = "waits for a reload or a restart"
         if self.phase == Phase.WAITING:
             what = "is tried again"
+        elif self.phase == Phase.PAUSED:
+            what = "is paused"
         elif isinstance(error, GapFound):
             what = "was drained"
         text = f"{_code(error)}: {error}"
@@ -214,25 +202,6 @@ class Worker:
             with naming(self.name):
                 _log.warning("%s %s: %s", self.name, what, text, extra=event)
         self.last_error = text
-
-    @property
-    def is_permanent(self) -> bool:
-        """Whether only an operator can remove the cause of the failure."""
-        error = self.error
-        if isinstance(error, NotALog):  # its first slab may come
-            return False
-        if isinstance(error, AologError) and error.code in _PERMANENT:
-            return True
-        return isinstance(error, CorruptionError | UsageError)
-
-    @property
-    def lacks_descriptors(self) -> bool:
-        """Whether it failed because no descriptor was free in the process or the system: not the log's
-        fault, and over when others are closed."""
-        error = self.error
-        if isinstance(error, AologError):
-            return error.details.get("errno") in _NO_DESCRIPTORS
-        return isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS
 
     @property
     def exit_status(self) -> int:
@@ -299,13 +268,9 @@ class Worker:
                 if self.drained:
                     self.turns.ending = self.turns.ending or "park"
                     return
+                name = None if self.fail_fast else self.name
                 forwarder = self.options.forwarder(
-                    self.name,
-                    self.path,
-                    named=not self.fail_fast,
-                    drain_to=self.drain_to,
-                    losses=self.losses,
-                    **more,
+                    self.path, name, self.drain_to, self.losses, **more
                 )
                 self.drain_to = forwarder.drain_to
                 if self.cut_off is None:
@@ -363,6 +328,20 @@ class Worker:
         if status.acknowledged:
             self.turns.went_well()
             self.last_error = None
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Whether only an operator can remove the cause."""
+    if isinstance(error, NotALog):  # its first slab may come
+        return False
+    code = error.code if isinstance(error, AologError) else ""
+    return code in _PERMANENT or isinstance(error, CorruptionError | UsageError)
+
+
+def _lacks_descriptors(error: BaseException) -> bool:
+    """Whether no descriptor was free: not the log's fault, and over when others are closed."""
+    details = error.details if isinstance(error, AologError) else {}
+    return details.get("errno", getattr(error, "errno", None)) in _NO_DESCRIPTORS
 
 
 def _code(error: BaseException) -> str:

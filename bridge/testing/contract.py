@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +11,6 @@ from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.provider import Message, Provider
 from bridge.errors import Rejected
 from bridge.kafka.embedded import EmbeddedBroker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-__all__ = ["ProviderTests", "embedded_broker"]
 
 _KEYS = 5
 _FLUSH_S = 60.0  # generous: nothing waits so long when all is well

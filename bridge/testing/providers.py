@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+from bridge.client.buffer.provider import Message, Provider
 from bridge.errors import Rejected
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from bridge.client.buffer.provider import Message, Provider
-
-__all__ = ["FaultyProvider", "MemoryProvider"]
 
 _FAILED = -1
 
@@ -43,13 +37,8 @@ class MemoryProvider:
 
 
 class FaultyProvider:
-    """Another provider with faults. The same seed gives the same faults.
-
-    down: every call fails. error_rate: the share of messages that are not delivered; later messages
-    of the same topic and key in the same flush are not delivered either. lost_answers: the share of
-    flushes that deliver and then fail. delay_s: how long each flush takes. reject: whether a message
-    is never accepted. All may be changed at any time.
-    """
+    """Another provider with faults. The same seed gives the same faults. The public attributes may be changed
+    at any time."""
 
     def __init__(
         self,
@@ -63,11 +52,12 @@ class FaultyProvider:
     ) -> None:
         self.name = f"faulty {inner.name}"
         self.retry_wait_s = inner.retry_wait_s
-        self.down = False
+        self.down = False  # every call fails
+        # The share of messages that fail, and with each the later ones of its stream in the flush.
         self.error_rate = error_rate
-        self.lost_answers = lost_answers
-        self.delay_s = delay_s
-        self.reject = reject
+        self.lost_answers = lost_answers  # the share of flushes that deliver and then fail
+        self.delay_s = delay_s  # how long each flush takes
+        self.reject = reject  # whether a message is never accepted
         self.inner = inner
         self._entropy = random.Random(seed)  # noqa: S311 -- for faults, not for secrets
         self._accepted: list[int] = []  # for each message: its position in the inner flush, or -1

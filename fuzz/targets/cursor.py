@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import aolog
-from aolog.log.cursor_file import CursorFile, CursorPosition
+from aolog.format.cursor_copy import CursorPosition
+from aolog.log.cursor_file import CursorFile
 from aolog.log.retention import prune
 from aolog.read.reader import view_of
 from aolog.record import Position

@@ -15,7 +15,6 @@ import struct
 import sys
 import time
 import tracemalloc
-from functools import partial
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -26,7 +25,7 @@ from aolog.format.frame import KIND_RECORDS, decode_header, encode_frame
 from aolog.format.frame import Frame as LogFrame
 from aolog.format.framing import Salted
 from aolog.format.slab import Index, Seal, SlabHeader, encode_seal
-from aolog.format.stretch import NO_SALT, Window, gather, python_gather, python_survey, survey
+from aolog.format.stretch import Window, gather, python_gather, python_survey, survey
 from aolog.log.directory import Log
 from aolog.log.walk import Damage as WalkDamage
 from aolog.log.walk import Tail, Walker
@@ -307,17 +306,20 @@ def _is_right(found: LogFrame, slab: bytes, log_format: int) -> bool:
 
 def _compare_halves(slab: bytes, log_format: int) -> None:
     """The compiled walk and its Python twin find the same plain frames, from each intact frame on."""
-    begin, salt = (DATA_BEGIN, SALT) if log_format == 2 else (0, NO_SALT)
-    view, framing = memoryview(slab), Salted(SALT) if log_format == 2 else CHAINED
+    begin, framing = (DATA_BEGIN, Salted(SALT)) if log_format == 2 else (0, CHAINED)
+    view = memoryview(slab)
     for at in [frame.offset for frame in framing.intact(slab, view, 0, begin, -1)] or [begin]:
         if at > len(slab):
             return
-        window = Window(slab, view, 0, at, salt, partial(framing.intact, slab, view, 0, at, -1))
-        found = gather(window, 1 << 40)
-        if found != python_gather(window, 1 << 40)[: len(found)]:
+        window = Window(slab, view, 0, at, framing)
+        if gather(window, 1 << 40) != python_gather(window, 1 << 40):
             raise Mismatch(f"the halves gather other stretches from {at} on")
-        if survey(window, -1, 0, headers=True) != python_survey(window, -1, 0, headers=True):
-            raise Mismatch(f"the halves survey other frames from {at} on")
+        for until in (-1, 3):
+            twins = [
+                each(window, -1, 0, headers=True, until=until) for each in (survey, python_survey)
+            ]
+            if twins[0] != twins[1]:
+                raise Mismatch(f"the halves survey other frames from {at} on")
 
 
 def _read(path: str) -> str:

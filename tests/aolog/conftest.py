@@ -23,9 +23,8 @@ import pytest
 
 import aolog
 from aolog.format.frame import Buffer
-from aolog.format.slab import DATA_BEGIN, SlabHeader
+from aolog.format.slab import DATA_BEGIN, SlabHeader, slab_name
 from aolog.log.directory import Log
-from aolog.log.names import slab_name
 from aolog.log.walk import Tail
 from aolog.maintenance.verify import verify
 from aolog.record import Record

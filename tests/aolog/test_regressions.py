@@ -14,8 +14,9 @@ from aolog.errors import (
     CursorLocked,
     NoSuchCursor,
 )
+from aolog.format.cursor_copy import CursorPosition
 from aolog.format.frame import FRAME_HEADER_LEN
-from aolog.log.cursor_file import CursorFile, CursorPosition, read_position
+from aolog.log.cursor_file import CursorFile, read_position
 from aolog.log.retention import Retention, prune
 from aolog.maintenance import verify
 from aolog.read.reader import view_of

@@ -15,6 +15,7 @@ CASES_OF_BRIDGE = (
     "latency",
     "delivery",
     "backlog",
+    "bridge_memory",
     "poison",
     "client",
     "pull",

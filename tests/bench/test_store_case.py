@@ -16,7 +16,9 @@ def test_every_contender_gives_back_the_values_that_it_was_given(tmp_path):
     _, document = run_small(CASES_OF_STORES, tmp_path)
     (group,) = document["groups"]
     results = {result["name"]: result for result in group["results"]}
-    assert results.keys() == {store.HERE, store.NEAR, store.FAR, store.PARQUET}
+    assert results.keys() == {
+        store.HERE, store.NEAR, store.FAR, store.PARQUET, store.PARQUET_NEAR, store.PARQUET_FAR,
+    }  # fmt: skip  # a set
     for result in results.values():
         assert result["records"] == 4_000
         assert result["digest"] == result["expected_digest"] != None  # noqa: E711 -- a chain

@@ -11,8 +11,8 @@ from random import Random
 from typing import NamedTuple
 
 import aolog
+from aolog.format.slab import slab_base
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.names import slab_base
 from aolog.record import Gap, Record
 from aolog.storage.storage import Storage
 from aolog.testing import RandomFaults, SimulatedSystem

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import aolog
-from aolog.log.cursor_file import CursorPosition
-from aolog.log.names import slab_base
+from aolog.format.cursor_copy import CursorPosition
+from aolog.format.slab import slab_base
 from aolog.log.retention import prune
 from aolog.storage import clock
 from aolog.storage.storage import Storage

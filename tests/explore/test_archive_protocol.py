@@ -1,7 +1,4 @@
-"""The archive's protocol keeps its claims in every world, and the exploration would see them broken.
-
-The small scenarios take two seconds of processor time; `--long` adds a fault or a crash to each.
-"""
+"""The exploration of the archive's protocol would see its claims broken; and what the protocol refuses."""
 
 from __future__ import annotations
 
@@ -11,22 +8,7 @@ from aolog.format.archive import Entry, Manifest, encode_manifest, object_range
 from aolog.maintenance.archive import protocol
 from aolog.maintenance.archive.protocol import Failed, Job, Reading, advance, begin, request
 from aolog.storage.objects.requests import Absent, Found, Get, Tag, Unclear
-from tests.explore.archive import GROWING, LONG, SCENARIOS, UUID, Broken, explore, slab
-
-LEAST_WORLDS = {"one": 2_500, "two": 5_000, "retention": 700, "slow": 900}
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_the_claims_hold_in_every_world_that_losses_and_crashes_lead_to(name):
-    assert explore(SCENARIOS[name]) >= LEAST_WORLDS[name]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", LONG, ids=lambda each: each.name)
-@pytest.mark.timeout(3600)
-def test_the_claims_hold_in_many_more_worlds(scenario):
-    assert explore(scenario) >= 4 * LEAST_WORLDS[scenario.name]
-
+from tests.explore.archive import GROWING, SCENARIOS, UUID, Broken, explore, slab
 
 # --- the exploration can fail ---------------------------------------------------------------
 
@@ -137,7 +119,7 @@ def test_a_damaged_manifest_and_a_newer_one_are_refused_and_nothing_is_written()
     whole = encode_manifest(Manifest(UUID, entries=(slab(0),)))
     assert refusal(whole.replace(b'"sequence": 0', b'"sequence": 1')).code == "corrupt"
     assert refusal(whole[:-9]).code == "corrupt"
-    assert refusal(b'{"aolog_archive": 3, "log": "?"}').code == "newer_format"
+    assert refusal(b'{"aolog_archive": 4, "log": "?"}').code == "newer_format"
 
 
 def test_an_object_under_a_slabs_name_with_another_content_is_refused():

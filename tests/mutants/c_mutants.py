@@ -24,7 +24,7 @@ class CMutant(NamedTuple):
     """A changed text in the C files of HOMES."""
 
     name: str
-    clause: str  # what breaks: frames, limits, columns, reading, flushing, syncing, payloads, walking, queueing, failures
+    clause: str  # what breaks: frames, limits, columns, reading, flushing, syncing, payloads, walking, queueing, failures, arrivals
     before: str  # occurs once in these files together, so code may move between them
     after: str  # what replaces it
     test: str  # which must fail, as of `Mutant`
@@ -67,6 +67,7 @@ def load(one: CMutant, work: Path) -> None:
         spec.loader.exec_module(module)
 
 
+KEPT = "door::test_plain_records_join_and_are_kept_and_others_are_passed_on_unchanged"
 HALVES = "inlet::test_both_halves_take_the_same_records_and_make_the_same_frames"
 GIVEN = "inlet::test_frames_of_given_bodies_are_the_same"
 BODY = "inlet::test_a_body_of_columns_is_that_of_its_records"
@@ -83,6 +84,7 @@ WALKS = "stretch::test_both_halves_survey_and_gather_the_same"
 STOPS = "stretch::test_a_walk_stops_before_a_frame_that_is_not_plain"
 ARRIVE = "producing::test_rows_arrive_as_they_are"
 NOTED = "producing::test_a_message_that_the_broker_refuses_is_noted_with_its_content"
+SAME = "arrivals::test_columns_are_what_the_client_s_messages_say"
 DROPPED = "producing::test_messages_that_a_producer_drops_are_noted_whatever_queued_them"
 NOT_PLAIN = "producing::test_what_is_not_plain_is_left_to_the_clients_call"
 DAMAGED = "stretch::test_a_damaged_bit_anywhere_ends_the_walk_before_its_frame"
@@ -90,7 +92,7 @@ DAMAGED = "stretch::test_a_damaged_bit_anywhere_ends_the_walk_before_its_frame"
 # By clause: name, before, after, test.
 _ROWS = {
     "frames": (
-        ("a frame is hashed without its padding", "XXH3_64bits(body, padded)", "XXH3_64bits(body, length)", HALVES),
+        ("a frame is hashed without its padding", "uint64_t hash = body_hash(body, padded)", "uint64_t hash = body_hash(body, length)", HALVES),
         ("parts are hashed without their padding",
          "XXH3_64bits_update(&state, zeros, aligned(*length) - *length);",
          "(void)zeros;", GIVEN),
@@ -117,6 +119,16 @@ _ROWS = {
          "(void)head;", GIVEN),
     ),
     "limits": (
+        ("a record joins through a shut door", "if (self->is_open && self->room", "if (self->room",
+         "door::test_a_shut_door_passes_everything_on"),
+        ("what is kept has no bound", "self->is_open && self->room > 0", "self->is_open",
+         "door::test_records_are_kept_up_to_a_bound"),
+        ("a record that joined is not kept", "PyList_Append(self->kept, record) < 0", "0", KEPT),
+        ("a record joins without its headers",
+         "(given[3] == NULL || (PyTuple_CheckExact(given[3]) && Py_SIZE(given[3]) == 0))",
+         "1", KEPT),
+        ("nobody is woken", "return self->waits ? PyObject_CallNoArgs(self->wake) : ", "return ",
+         "door::test_a_door_wakes_after_a_record_that_joined_if_that_is_wanted"),
         ("the open frame takes a byte too many", "size >= self->limit - self->size", "size > self->limit - self->size", BOUNDS),
         ("the open frame takes a record too many",
          "(long long)self->records.count + 1 >= self->most",
@@ -219,8 +231,11 @@ _ROWS = {
          "frame->ordinal != stretch->ordinal + (uint64_t)stretch->records",
          "0", "stretch::test_a_hole_in_the_ordinals_begins_another_stretch"),
         ("a stretch copies large frames",
-         "stretch->is_large || frame->length > SMALL_BYTES ||",
-         "", "stretch::test_a_large_frame_is_alone_and_is_not_copied"),
+         "!(are_small || are_bare) ||",
+         "", "stretch::test_a_large_frame_with_more_than_values_is_alone_and_is_not_copied"),
+        ("values are moved in a chunk that others have seen",
+         "in_chunk && stretch->is_bare", "stretch->is_bare",
+         "stretch::test_frames_with_nothing_but_values_join_unless_they_are_long"),
         ("topics are copied without a bound",
          "stretch->topics.size + topics <= GATHERED_BYTES",
          "1", "stretch::test_a_topic_that_would_be_copied_too_often_ends_a_stretch"),
@@ -263,6 +278,25 @@ _ROWS = {
          'Py_BuildValue("OOOi", topic, key, value', NOTED),
         ("a value that is None is empty", "bytes == NULL ? -1 : (Py_ssize_t)size", "(Py_ssize_t)size", DROPPED),
         ("of several failures one is noted", "failures->last = &failure->next;", "", DROPPED),
+    ),
+    "arrivals": (
+        ("a run has messages of two topics",
+         "size == most || message->topic != first->topic ||", "size == most ||", SAME),
+        ("a run has messages of two partitions",
+         "message->topic != first->topic || message->partition != first->partition",
+         "message->topic != first->topic", SAME),
+        ("messages have the offset of the first of their run", "PyLong_FromLongLong(message->offset)",
+         "PyLong_FromLongLong(run->first.message->offset)", SAME),
+        ("keys are not taken", "bytes_or_none(message->key, message->key_size)", "Py_NewRef(Py_None)", SAME),
+        ("a header without a value is empty", "bytes_or_none(value, size)",
+         'PyBytes_FromStringAndSize(value == NULL ? "" : value, (Py_ssize_t)size)', SAME),
+        ("the first message has no headers", "first.headers == NULL ? NULL : headers_copy(first.headers)", "NULL", SAME),
+        ("the first message is not among the columns", "Py_ssize_t i = -1, size = 0", "Py_ssize_t i = 0, size = 0", SAME),
+        ("a time that cannot be kept is kept", "is_timed && time_ms >= -TIME_MS_MAX && time_ms <= TIME_MS_MAX",
+         "is_timed && time_ms >= -TIME_MS_MAX", "arrivals::test_a_time_that_cannot_be_kept_is_left_out"),
+        ("errors among messages are passed over", "ok = add_error(errors, &arrival);", "",
+         "arrivals::test_the_end_and_an_offset_that_is_gone_are_reported"),
+        ("a number loses a digit", "while (rest /= 10);", "while ((rest /= 10) > 9);", "arrivals::test_headers_are_numbered"),
     ),
 }  # fmt: skip  # a table
 

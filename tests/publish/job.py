@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import aolog
-from aolog.log.manifest import Transaction
+from aolog.format.root_manifest import Transaction
 from aolog.publish.pending import PendingLog, PendingSlab
 from aolog.publish.publication import Published, publish
 from aolog.storage.storage import Storage

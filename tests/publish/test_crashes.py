@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 import aolog
-from aolog.log.manifest import Transaction
+from aolog.format.root_manifest import Transaction
 from aolog.storage import clock
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem

@@ -10,7 +10,7 @@ import pytest
 import aolog
 from aolog.publish.pending import PendingLog, PendingSlab
 from aolog.publish.publication import publish
-from tests.publish.job import JOB
+from tests.publish.job import JOB, task
 
 
 def write(root: Path, *steps: str | int | None, job: str = JOB) -> list[PendingSlab]:
@@ -82,3 +82,32 @@ def test_a_repaired_copy_has_the_same_gap(tmp_path):
     aolog.repair(tmp_path / "log", tmp_path / "copy")
     after = aolog.verify(tmp_path / "copy")
     assert (after.ok, after.known) == (True, before)
+
+
+def test_a_published_slab_at_the_end_that_is_gone_is_damage(tmp_path: Path) -> None:
+    """Nothing in the log shows it: the slab before it is sealed, and no cursor is past it."""
+    with aolog.Writer(tmp_path / "a") as writer:
+        writer.append(b"old")
+    first, second = (task(tmp_path, "a", "x", "y") for _ in range(2))
+    publish(tmp_path, JOB, [*first, *second])
+    assert aolog.verify(tmp_path / "a").ok
+    *_, before, last = sorted((tmp_path / "a").glob("*.slab"))
+    last.unlink()
+    report = aolog.verify(tmp_path / "a")
+    assert [(each.code, each.damage) for each in report.findings] == [("published_lost", True)]
+    assert last.name in report.problems[0]
+    before.unlink()
+    assert len(aolog.verify(tmp_path / "a").problems) == 2
+
+
+def test_a_publication_while_a_log_is_verified_is_no_loss(tmp_path: Path) -> None:
+    with aolog.Writer(tmp_path / "a") as writer:
+        writer.append(b"old")
+    slabs = task(tmp_path, "a", "x")
+
+    def publishing(done: int, _: int) -> None:
+        if slabs:
+            publish(tmp_path, JOB, [slabs.pop()])
+
+    assert aolog.verify(tmp_path / "a", progress=publishing).ok
+    assert not slabs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,20 +12,23 @@ import pytest
 import aolog
 from aolog.errors import CorruptionError, NewerFormat, StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Manifest, decode_manifest, encode_manifest
-from aolog.log.manifest import Content, Transaction
+from aolog.format.root_manifest import Content, Transaction
+from aolog.maintenance.archive import replacing
 from aolog.maintenance.archive.archiver import Archiver
+from aolog.maintenance.archive.compaction import compact
 from aolog.maintenance.archive.restore import restore
 from aolog.publish import objects
 from aolog.publish.pending import PendingLog
 from aolog.storage.objects.requests import Delete, Get, Head, List, Put, Stored, Unclear
 from aolog.testing.objects import SimulatedStore
+from tests.aolog.maintenance.archive.races import before_the_commit
 
 URL, JOB, OTHER = "s3://bucket/log", "a" * 32, "b" * 32
 
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch):
-    monkeypatch.setattr(objects.time, "sleep", lambda _: None)
+    monkeypatch.setattr(replacing.time, "sleep", lambda _: None)
 
 
 @pytest.fixture
@@ -151,16 +155,7 @@ def test_a_sweep_that_fails_is_a_warning_because_all_is_committed(tasks, caplog)
 
 def test_two_jobs_at_once_are_both_there(tasks):
     one, other = tasks.write(b"one"), tasks.write(b"other", job=OTHER)
-    send, sent = tasks.store.send, []
-
-    def other_first(request):
-        if isinstance(request, Put) and request.name == MANIFEST and not sent:
-            sent.append(request)
-            tasks.store.send = send
-            tasks.commit(other, job=OTHER)
-        return send(request)
-
-    tasks.store.send = other_first
+    before_the_commit(tasks.store, partial(tasks.commit, other, job=OTHER))
     tasks.commit(one)
     assert tasks.values() == [b"other", b"one"]
 
@@ -209,7 +204,7 @@ def test_a_driver_may_be_killed_at_each_request_and_the_batch_is_there_once(task
             tasks.commit(slabs, transaction=transaction(number))
         tasks.store.before = lambda _: None
         tasks.commit(tasks.write(b"%d" % number), transaction=transaction(number))
-    assert died == [Head, Get, Put, Get, List]
+    assert died == [Get, Head, Put, Get, List]
     assert tasks.values() == [b"%d" % number for number in range(9)]
 
 
@@ -264,6 +259,24 @@ def test_an_upload_whose_answer_was_lost_is_recognised(tasks):
     assert tasks.values() == [b"a"]
 
 
+def test_a_log_that_was_compacted_is_the_same_and_its_commits_are_known(tasks):
+    """A commit that is repeated after compaction, which deleted its objects, publishes nothing again."""
+    first = tasks.write(b"a", b"b")
+    tasks.commit(first)
+    second = tasks.write(b"c")
+    tasks.commit(second, transaction=transaction(1))
+    now = {"grace_seconds": -1.0, "client": tasks.store}
+    assert compact(URL, **now).packs == 1
+    tasks.commit(tasks.write(b"d"))
+    assert compact(URL, **now).deleted == 2
+    assert len(tasks.pending) == 1
+    assert tasks.commit(first).slabs == 1
+    assert tasks.commit(second, transaction=transaction(1)).slabs == 1
+    assert tasks.commit(tasks.write(b"again"), transaction=transaction(1)).repeated
+    assert objects.abort(URL, JOB, first, client=tasks.store) == 0
+    assert tasks.values() == [b"a", b"b", b"c", b"d"]
+
+
 def test_the_archive_of_a_local_log_is_refused(tasks, tmp_path):
     with aolog.Writer(tmp_path / "log") as log:
         log.append(b"x")
@@ -281,7 +294,7 @@ def test_an_older_release_refuses_the_manifest_and_a_wrong_header_is_damage(task
     data = tasks.store.objects.get(MANIFEST).content
     assert data.startswith(b'{"aolog_archive": 2,')
     with pytest.raises(NewerFormat):
-        decode_manifest(data.replace(b'"aolog_archive": 2', b'"aolog_archive": 3'), URL)
+        decode_manifest(data.replace(b'"aolog_archive": 2', b'"aolog_archive": 4'), URL)
     (entry,) = tasks.manifest.entries
     moved = entry._replace(base=entry.base + 8, end=entry.end + 8)
     with pytest.raises(CorruptionError, match="is another's"):

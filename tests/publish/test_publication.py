@@ -16,18 +16,18 @@ import xxhash
 
 import aolog
 from aolog.errors import CorruptionError, NewerFormat
-from aolog.log import manifest
-from aolog.log.directory import Log
-from aolog.log.manifest import (
+from aolog.format.names import MANIFEST_NAME
+from aolog.format.root_manifest import (
     CONTENTS_MAX,
     Content,
-    Manifest,
     PublishedSlab,
     Transaction,
     decode_manifest,
     encode_manifest,
 )
-from aolog.log.names import MANIFEST_NAME
+from aolog.format.root_manifest import RootManifest as Manifest
+from aolog.log import manifest
+from aolog.log.directory import Log
 from aolog.log.retention import Retention, prune
 from aolog.publish import publication
 from aolog.publish.leftovers import abort, sweep

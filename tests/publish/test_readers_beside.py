@@ -12,9 +12,9 @@ import pytest
 
 import aolog
 from aolog.errors import LogLocked
+from aolog.format.root_manifest import Transaction
 from aolog.log.lock import lock_log
-from aolog.log.manifest import Transaction
-from aolog.log.publications import steadily
+from aolog.publish.many_logs import steadily
 from aolog.publish.publication import publish
 from aolog.storage.storage import Storage
 from aolog.testing import Call, SimulatedSystem

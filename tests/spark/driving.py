@@ -4,6 +4,7 @@ held against the schema that Spark expects."""
 from __future__ import annotations
 
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -49,6 +50,18 @@ def write_damaged(path) -> list[int]:
     slab = next(path.glob("*.slab"))
     overwrite(slab, addresses[5], bytes(addresses[15] - addresses[5]))
     return addresses
+
+
+def cut_short(path) -> aolog.Gap:
+    """Writes 20 records, of which 10 are left; what a cursor shows to be lost."""
+    addresses = write(path, 20)
+    with aolog.Reader(path, cursor="all") as reader:
+        assert len(list(reader)) == 20
+        reader.commit()
+        end = reader.tell()
+    (slab,) = path.glob("*.slab")
+    os.truncate(slab, addresses[10] + 7)  # inside a frame
+    return aolog.Gap(addresses[10], end, "corrupt", 10)
 
 
 def struct(*names, **others) -> StructType:

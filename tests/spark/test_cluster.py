@@ -30,7 +30,7 @@ OTHER = "ef" * 16
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's, of a copy: building leaves files in the tree. Named as Spark takes it."""
     at = tmp_path_factory.mktemp("wheel")
-    for name in ("aolog", "bridge"):
+    for name in (".ci", "aolog", "bridge"):
         shutil.copytree(
             ROOT / name, at / name, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )

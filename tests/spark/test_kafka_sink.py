@@ -130,11 +130,24 @@ def test_a_value_larger_than_the_clients_queue_is_an_error_and_does_not_wait(
     assert len(messages_in(kafka, to.topic)) == 2
 
 
-def test_a_topic_that_is_not_there_is_refused_before_a_task_and_not_created(kafka, topic, tmp_path):
+def test_a_topic_that_is_not_there_is_refused_before_a_task_if_the_option_says_so(kafka, tmp_path):
+    never = target(kafka, "nowhere-at-all", tmp_path)._replace(
+        settings={"kafka.allow.auto.create.topics": "false"}
+    )
     for _ in range(2):
         with pytest.raises(UsageError, match=r"topic nowhere-at-all: .*Unknown topic"):
-            check_topic(target(kafka, "nowhere-at-all", tmp_path))
+            check_topic(never)
         time.sleep(0.5)  # what the first question might have created is there
+
+
+def test_a_topic_that_is_not_there_is_created_by_the_cluster_as_run_does_it(
+    kafka, tmp_path, caplog
+):
+    new = target(kafka, f"new-{time.time_ns()}", tmp_path)
+    check_topic(new)
+    assert f"topic {new.topic} was not there, and the cluster has created it" in caplog.text
+    fill(tmp_path / "a", 5)
+    assert send(new, iter(rows(tmp_path))) == 5
     with pytest.raises(UsageError, match=r"topic no/name: .*Invalid topic"):
         check_topic(target(kafka, "no/name", tmp_path))
 

@@ -131,3 +131,43 @@ def test_several_logs_are_not_written_below_a_url(spark, roots):
         frame.write.format("aolog").mode("append").save(f"{ROOT_URL}/new")
     with pytest.raises(PySparkException, match="the archive of a local log"):
         frame.drop("log").write.format("aolog").mode("append").save(f"{ROOT_URL}/archived")
+
+
+def test_offsets_of_a_stream_stay_valid_when_the_archive_is_compacted(spark, load, roots, tmp_path):
+    """The tasks' processes have seen the objects that are deleted."""
+    from aolog.maintenance.archive.archiver import Archiver
+    from aolog.maintenance.archive.compaction import compact
+
+    log, url = tmp_path / "log", f"s3://{BUCKET}/compacted/log"
+
+    def grow(first: int) -> None:
+        with aolog.Writer(log, slab_bytes=16 << 10) as writer:
+            for number in range(first, first + 300):
+                writer.append(b"%d" % number + bytes(100))
+                writer.flush()
+        with Archiver(log, url) as archiver:
+            archiver.begin()
+            archiver.round()
+
+    def read_on() -> list[bytes]:
+        query = (
+            spark.readStream.format("aolog").load(url)
+            .writeStream.format("parquet").trigger(availableNow=True)
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
+        )  # fmt: skip  # one chain
+        query.awaitTermination()
+        got = spark.read.parquet(str(tmp_path / "out")).select("value").collect()
+        return sorted(bytes(row.value) for row in got)
+
+    def wanted() -> list[bytes]:
+        return sorted(record.value for record in aolog.Reader(str(log)))
+
+    grow(0)
+    assert read_on() == wanted()
+    before = rows(load(url))
+    assert compact(url).packs == 1
+    assert compact(url, grace_seconds=-1.0).deleted > 1
+    assert rows(load(url)) == before
+    grow(300)
+    assert read_on() == wanted()
+    assert len(wanted()) == 600

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import aolog
-from aolog.errors import UsageError
+from aolog.errors import StorageFailed, UsageError
 from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
+from tests.aolog.conftest import SOON_S
 from tests.aolog.maintenance.archive.stores import BUCKET, environment, make_bucket, moto
-from tests.spark.driving import offsets, table
+from tests.spark.driving import offsets, table, tasks
 from tests.spark.queries import Query, named
 
 pytest.importorskip("obstore")
@@ -149,6 +152,78 @@ def test_what_neither_has_is_a_loss(tmp_path, archives):
     assert left == [a for a in addresses if a in set(left)]
 
 
+def test_a_stream_of_an_archive_asks_for_its_manifest_and_for_nothing_above_it(
+    tmp_path, archives, monkeypatch
+):
+    """Others may have what is above it, with rights of their own; and each request costs."""
+    log, asked = tmp_path / "log", []
+    wanted = append(log, 100)
+    ship(log, archives)
+
+    class Recording(Client):
+        def ask(self, request):
+            asked.append(f"{self.url}/{request.name}")
+            return super().ask(request)
+
+        def entries(self, prefix):
+            asked.append(f"{self.url}/{prefix}*")
+            return super().entries(prefix)
+
+    monkeypatch.setattr(object_system, "Client", Recording)
+    url = f"{archives}/log".replace("s3a:", "s3:")
+    query = Query(url)
+    query.all()
+    assert query.rows == named(wanted, "log")
+    assert {name for name in asked if not name.startswith(f"{url}/slabs/")} == {
+        f"{url}/archive.json"
+    }
+    assert sum(name.startswith(f"{url}/slabs/") for name in asked) > 0
+
+
+def test_a_task_asks_for_what_it_reads_first_in_all_its_logs_before_it_reads(
+    tmp_path, archives, monkeypatch
+):
+    """Otherwise each log of a task costs round trips that follow one another."""
+    for name in "ab":
+        append(tmp_path / name, 300)
+        ship(tmp_path / name, archives)
+    partitions = tasks(archives, columns="value", minPartitions=1)
+    assert len(partitions) == 1
+    monkeypatch.setattr(object_system, "REFRESH_S", 60.0)
+    object_system.object_system.cache_clear()
+    with monkeypatch.context() as patched:
+        alone = threading.Barrier(2, timeout=SOON_S)  # two requests at once
+        ask = Client.ask
+
+        def wait_for_another(self, request):
+            if request.name == "archive.json" and self.url.endswith(("/a", "/b")):
+                alone.wait()
+            return ask(self, request)
+
+        patched.setattr(Client, "ask", wait_for_another)
+        found = tasks(archives, columns="value", minPartitions=1)
+    assert sum(batch.num_rows for task in found for batch in task) == 600
+
+
+def test_a_store_that_is_away_is_waited_for_once(archives, monkeypatch):
+    """By the look ahead; a task that asked again would wait as long again."""
+    asked = []
+
+    class Away(Client):
+        def ask(self, request):
+            asked.append(request)
+            time.sleep(0.2)
+            raise StorageFailed("no clear answer from the store")
+
+    monkeypatch.setattr(object_system, "Client", Away)
+    system = object_system.object_system()
+    url = f"s3://{BUCKET}/away"
+    system.prefetch(url, 0)
+    with pytest.raises(StorageFailed):
+        system.folder(url)
+    assert len(asked) == 1
+
+
 def test_a_copy_is_no_archive_and_refused_beside_its_log(tmp_path, archives):
     log = tmp_path / "log"
     append(log, 100)
@@ -178,6 +253,14 @@ def test_two_logs_of_one_name_are_refused(tmp_path, archives):
     append(log, 100)
     with pytest.raises(UsageError, match="are two logs with the name 'log'"):
         offsets([tmp_path / "root", archives])
+
+
+def test_a_task_does_not_begin_with_a_wrong_url_of_an_archive(tmp_path):
+    root = tmp_path / "logs"
+    for wrong in "/var/archive", "s3://", "s3://bucket/a?b", "file:///var/archive":
+        with pytest.raises(UsageError), writer_per_task(root, archive=wrong):
+            raise AssertionError("it began")
+    assert not root.exists()
 
 
 def test_a_tasks_log_is_archived_when_its_block_ends_without_an_error(tmp_path, archives):

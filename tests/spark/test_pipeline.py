@@ -16,7 +16,7 @@ from aolog.examples.earthquakes import sample
 from aolog.spark.kafka_sink import KafkaTarget
 from aolog.spark.pipeline import main
 from aolog.spark.session import our_error
-from aolog.spark.transfer import Moved, Transfer, parse_target, run_transfer
+from aolog.spark.transfer import Moved, Transfer, checked, parse_target, run_transfer
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.stamp import decode_stamp
 from tests.bridge.brokers import consume_any
@@ -50,6 +50,12 @@ def run(*arguments):
 def in_json(result):
     assert result.exit_code == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_logs_in_an_object_store_are_read_too():
+    assert checked(Transfer("s3a://bucket/logs/", "parquet", "out")).root == "s3://bucket/logs"
+    with pytest.raises(UsageError):
+        checked(Transfer("logs", "aolog", "s3a://bucket/logs"))
 
 
 def test_logs_become_parquet_through_functions_and_the_sums_are_told(tmp_path, spark):

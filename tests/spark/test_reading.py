@@ -338,6 +338,23 @@ def test_what_is_pruned_or_missing_fails_a_load_unless_losses_are_passed_over(tm
     assert offsets(tmp_path / "log", failOnDataLoss="false") == left
 
 
+@pytest.mark.parametrize("slab_bytes", [None, 15_000])
+def test_a_log_that_took_the_place_of_the_planned_one_is_not_read(tmp_path, slab_bytes):
+    options = {} if slab_bytes is None else {"slab_bytes": slab_bytes}
+    log = tmp_path / "log"
+    write(log, 40, value=bytes(1000), **options)
+    for fail in ("true", "false"):
+        reader, schema = batch_reader(log, failOnDataLoss=fail, minPartitions=3)
+        planned = reader.partitions()
+        shutil.rmtree(log)
+        write(log, 60, value=b"other" * 200, **options)
+        if fail == "true":
+            with pytest.raises(GapFound, match=r"cannot be read \(missing\)"):
+                run(reader, planned, schema)
+        else:
+            assert not any(run(reader, planned, schema))
+
+
 def test_slabs_pruned_between_plan_and_task_are_a_loss(tmp_path):
     addresses = write(tmp_path / "log", 40, value=bytes(1000), slab_bytes=15_000)
     for fail in ("true", "false"):

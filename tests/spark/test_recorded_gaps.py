@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -16,7 +17,16 @@ from aolog.spark.routing import Router
 from aolog.spark.sink_options import SinkOptions
 from aolog.spark.transfer import Transfer, checked
 from tests.publish.job import JOB
-from tests.spark.driving import batch_reader, run, struct, table, tasks, write, write_damaged
+from tests.spark.driving import (
+    batch_reader,
+    cut_short,
+    run,
+    struct,
+    table,
+    tasks,
+    write,
+    write_damaged,
+)
 from tests.spark.queries import Query
 
 pytestmark = pytest.mark.usefixtures("looks_at_once")
@@ -66,6 +76,31 @@ def test_a_gap_is_a_row_where_it_is_and_a_copy_has_it(tmp_path):
         with aolog.Reader(out / "log", on_gap=found.append) as log:
             assert [log.read() is not None and len(found) for _ in range(20)] == [0] * 5 + [1] * 15
             assert log.read() is None
+
+
+def test_the_end_of_a_log_that_was_cut_short_is_a_gap_also_before_a_writer_opens_it(tmp_path):
+    path = tmp_path / "log"
+    lost = cut_short(path)
+    gap = {"end": lost.end, "reason": "corrupt", "recordsLost": 10}
+    for _ in range(2):
+        with pytest.raises(aolog.GapFound, match=r"\(corrupt\): 10 records"):
+            table(path)
+        read = table(path, includeGaps="true", includeHeaders="true", **SKIP)
+        assert rows_of(read)[0] == [("log", lost.begin, gap)]
+        first = {"endingOffsets": json.dumps({"log": lost.begin})}
+        assert table(path, **first).num_rows == 10
+        aolog.Writer(path).close()
+
+
+def test_a_log_that_was_cut_short_before_its_first_record_has_lost_all(tmp_path):
+    cut_short(tmp_path)
+    (slab,) = tmp_path.glob("*.slab")
+    with aolog.Reader(tmp_path) as reader:
+        first = reader.read()
+    assert first is not None
+    os.truncate(slab, first.address + 7)
+    with pytest.raises(aolog.GapFound, match=r"\(corrupt\): 20 records"):
+        table(tmp_path)
 
 
 def test_a_transfer_to_logs_asks_for_gaps_unless_a_transform_could_make_records_of_them(tmp_path):

@@ -53,6 +53,22 @@ def test_records_pruned_under_the_stream_are_a_loss_and_a_limit_starts_at_what_i
     assert f"{lost} records lost" in told[0]
 
 
+def test_a_planned_batch_that_is_pruned_is_told_with_the_total(tmp_path):
+    addresses = write(tmp_path / "log", 200, value=bytes(1000), slab_bytes=15_000)
+    query = Query(tmp_path, maxRecordsPerTrigger=3)
+    query.batch()
+    begin = query.offset
+    query.batch()
+    slabs = sorted((tmp_path / "log").glob("*.slab"))
+    for slab in slabs[:-2]:
+        slab.unlink()
+    gone = sum(address < int(slabs[-2].stem) for address in addresses)
+    with pytest.raises(UsageError, match=r"option failOnDataLoss") as raised:
+        Query(tmp_path, checkpoint=begin).between(begin, query.offset)
+    said = f"3 records lost in this batch, and {gone - 3} records with the batches after it"
+    assert said in str(raised.value)
+
+
 @pytest.mark.parametrize("limit", [{"maxRecordsPerTrigger": 30}, {"maxBytesPerTrigger": "30k"}])
 @pytest.mark.parametrize("pruned", ["some", "all that the look saw"])
 def test_slabs_pruned_between_a_look_and_a_limit_are_left_out(tmp_path, monkeypatch, limit, pruned):

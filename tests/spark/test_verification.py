@@ -14,6 +14,7 @@ from aolog.spark.options import Options
 from aolog.spark.planning import partitions, spans
 from aolog.spark.verification import check
 from tests.aolog.read.test_ranges import damage, make_log
+from tests.spark.driving import cut_short
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -36,6 +37,16 @@ def test_however_logs_are_cut_gaps_and_counts_are_those_of_the_log_s_own_verify(
             assert log.end == report.end
             assert sum(row[2] for row in mine) == report.records
             assert sum(row[3] for row in mine) == report.frames
+
+
+def test_a_log_that_was_cut_short_has_the_gap_that_its_own_verify_reports(tmp_path):
+    lost = cut_short(tmp_path / "log")
+    options = Options(paths=(str(tmp_path),))
+    cut = partitions(spans(options, list_logs(options)), 1 << 30)
+    rows = [row for pieces in cut for piece in pieces for row in check(piece)]
+    assert [Gap(*gap) for row in rows if row[5] for gap in json.loads(row[5])] == [lost]
+    assert aolog.verify(tmp_path / "log").gaps == [lost]
+    assert sum(row[2] for row in rows) == 10
 
 
 def test_sizes_that_cannot_be_are_refused_before_anything_is_asked_of_spark(tmp_path):

@@ -11,17 +11,14 @@
 static PyObject *append_name;      /* "_append": interned; never released */
 static PyObject *keyword_names[4]; /* key, headers, timestamp, topic: interned; never released */
 
-/* Calls `_append` with the same arguments. */
+/* Calls it with the same arguments. */
 static PyObject *
-inlet_pass_on(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+call_with(PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *append = PyObject_GetAttr(self, append_name);
-    if (append == NULL)
-        return NULL;
     PyObject *result = NULL, *keywords = NULL, *positional = PyTuple_New(count);
     Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
     if (positional == NULL)
-        goto done;
+        return NULL;
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_INCREF(args[i]);
         PyTuple_SetItem(positional, i, args[i]);
@@ -34,11 +31,20 @@ inlet_pass_on(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject 
             if (PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) < 0)
                 goto done;
     }
-    result = PyObject_Call(append, positional, keywords);
+    result = PyObject_Call(callable, positional, keywords);
 done:
-    Py_DECREF(append);
-    Py_XDECREF(positional);
+    Py_DECREF(positional);
     Py_XDECREF(keywords);
+    return result;
+}
+
+/* Calls `_append` with the same arguments. */
+static PyObject *
+inlet_pass_on(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *append = PyObject_GetAttr(self, append_name);
+    PyObject *result = append == NULL ? NULL : call_with(append, args, count, names);
+    Py_XDECREF(append);
     return result;
 }
 

@@ -22,6 +22,32 @@ measure_row(Record *record, PyObject *const *columns, Py_ssize_t i)
                           entry(columns[3], i), entry(columns[4], i));
 }
 
+/* Adds the rows to `records`. The bytes of all, and of the longest; what is over a frame's bound is not added.
+ * false: a row is not plain, or there is no memory (with an exception). Runs no Python code: no list changes. */
+static int
+add_rows(Records *records, PyObject *const *columns, size_t *size, size_t *longest)
+{
+    Record record;
+    Py_ssize_t rows = PyList_Size(columns[0]);
+    size_t values = 0; /* bytes: counted first, so that gigabytes are refused before they are copied */
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *value = PyList_GetItem(columns[0], i);
+        values += PyBytes_CheckExact(value) ? (size_t)Py_SIZE(value) : 0;
+    }
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        if (!measure_row(&record, columns, i))
+            return 0;
+        *size += record.size;
+        if (record.size > *longest)
+            *longest = record.size;
+        if (values <= UINT32_MAX && *size <= UINT32_MAX && !records_add(records, &record)) {
+            PyErr_NoMemory();
+            return 0;
+        }
+    }
+    return 1;
+}
+
 PyObject *
 aolog_body(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -39,26 +65,18 @@ aolog_body(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
     if (now == -1 && PyErr_Occurred())
         return NULL;
     size_t size = 0, longest = 0;
-    Record record;
     Records records;
     memset(&records, 0, sizeof records);
-    for (Py_ssize_t i = 0; i < rows; i++) { /* no Python code runs: no list changes meanwhile */
-        if (!measure_row(&record, args, i))
-            Py_RETURN_NONE;
-        size += record.size;
-        if (record.size > longest)
-            longest = record.size;
-        if (size > UINT32_MAX) /* more than a frame holds */
-            return Py_BuildValue("nnO", (Py_ssize_t)size, (Py_ssize_t)longest, Py_None);
-    }
     records_begin(&records, now);
-    int ok = bytes_reserve(&records.values.data, size) &&
-             bytes_reserve(&records.values.ends, (size_t)rows * sizeof(uint32_t));
-    for (Py_ssize_t i = 0; ok && i < rows; i++)
-        ok = measure_row(&record, args, i) && records_add(&records, &record);
-    PyObject *body = ok ? records_body(&records) : PyErr_NoMemory();
+    PyObject *made = NULL;
+    if (add_rows(&records, args, &size, &longest)) {
+        PyObject *body = size > UINT32_MAX ? Py_NewRef(Py_None) : records_body(&records);
+        if (body != NULL)
+            made = Py_BuildValue("nnN", (Py_ssize_t)size, (Py_ssize_t)longest, body);
+    } else if (!PyErr_Occurred())
+        made = Py_NewRef(Py_None); /* Python decides */
     records_free(&records);
-    return body == NULL ? NULL : Py_BuildValue("nnN", (Py_ssize_t)size, (Py_ssize_t)longest, body);
+    return made;
 }
 
 #endif

@@ -29,8 +29,8 @@ typedef struct {
 
 typedef struct {
     char kind;
-    PyObject *shared;  /* SHARED: of all rows; otherwise NULL */
-    long long first;   /* RISING: of row 0; each row adds one */
+    PyObject *shared;  /* SHARED: of all rows; NUMBERS: the last one, as neighbours often have the same; or NULL */
+    long long first;   /* RISING: of row 0; each row adds one. NUMBERS: of `shared` */
     uint32_t last;     /* PAIRS: the last offset */
     Entries entries;   /* BYTES, TEXT; PAIRS: the first item of each pair, text */
     Entries seconds;   /* PAIRS: the second item of each pair, bytes */
@@ -193,7 +193,7 @@ pairs_of(const Column *column, Py_ssize_t i)
 
 /* The entry at a row. */
 static inline PyObject *
-field(const Column *column, Py_ssize_t i)
+field(Column *column, Py_ssize_t i)
 {
     int64_t number;
     switch (column->kind) {
@@ -206,7 +206,15 @@ field(const Column *column, Py_ssize_t i)
         memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number, sizeof number);
         if (number == INT64_MIN)
             Py_RETURN_NONE;
-        return PyLong_FromLongLong(number);
+        if (column->shared == NULL || number != column->first) {
+            PyObject *made = PyLong_FromLongLong(number), *last = column->shared;
+            if (made == NULL)
+                return NULL;
+            column->shared = made;
+            column->first = number;
+            Py_XDECREF(last);
+        }
+        return Py_NewRef(column->shared);
     case BYTES:
     case TEXT:
         return entry(&column->entries, i, column->kind == TEXT);

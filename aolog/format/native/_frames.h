@@ -7,6 +7,7 @@
 #define AOLOG_FRAMES_H
 
 #include "_growing.h"
+#include "_hash_wide.h"
 #include "_layout.h"
 #include "_presence.h"
 
@@ -122,7 +123,7 @@ frames_add_open(Frames *self, const Records *records)
     char *body = begin + FRAME_HEADER;
     records_write(records, bits, body);
     memset(body + length, 0, padded - length);
-    uint64_t hash = XXH3_64bits(body, padded);
+    uint64_t hash = body_hash(body, padded);
     Head head = make_head(self, length, hash, 0, records->greatest_us, records->count, bits);
     memcpy(begin, head.bytes, FRAME_HEADER);
     if (own == NULL)

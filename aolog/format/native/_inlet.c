@@ -1,5 +1,5 @@
 /* Inlet: the base class of Writer: its open frame (_open.h), `append` (_append.h), `flush` and `sync` (_flush.h), and
- * beside it `body`, of many records at once (_body.h). Each does what its Python twin in inlet.py does.
+ * beside it `body`, of many records at once (_body.h), and `Door` (_door.h). Each does what its Python twin in inlet.py does.
  *
  * It knows no policies. What it cannot do alone, it leaves to a method of the writer, before it has changed anything.
  * It holds the interpreter's lock and calls no Python code while it changes something, so each call is atomic for
@@ -10,6 +10,7 @@
 
 #include "_append.h"
 #include "_body.h"
+#include "_door.h"
 #include "_flush.h"
 
 static int
@@ -143,11 +144,13 @@ aolog_inlet_begin(PyObject *module)
     if (append_prepare() < 0 || flush_prepare() < 0)
         return -1;
     lock_type = add_type(module, &lock_spec, "Lock");
-    PyTypeObject *inlet = add_type(module, &inlet_spec, "Inlet");
-    if (inlet == NULL || lock_type == NULL)
+    inlet_type = add_type(module, &inlet_spec, "Inlet");
+    PyTypeObject *door = add_type(module, &door_spec, "Door");
+    if (inlet_type == NULL || lock_type == NULL || door == NULL)
         return -1;
-    Py_DECREF(inlet);
+    Py_DECREF(door);
 #if HASHES
+    wide_hash = aolog_wide_hash();
     frames_type = add_type(module, &frames_spec, "Frames");
     payloads_type = add_type(module, &payloads_spec, "Payloads");
     if (frames_type == NULL || payloads_type == NULL)

@@ -1,4 +1,5 @@
-/* Rows: tuples filled from columns, for `aolog.format.native._speed`. Readers run it for each record.
+/* Rows: tuples filled from columns, for `aolog.format.native._speed`, also for `async for`. Readers run it for each
+ * record.
  */
 #include "_column.h"
 
@@ -13,6 +14,7 @@ typedef struct {
     allocfunc alloc;
     Py_ssize_t at; /* index of the next row */
     Py_ssize_t end;
+    PyObject *given[2]; /* the last two rows, the last one first; NULL for entries */
     Column columns[1];
 } Rows;
 
@@ -69,9 +71,18 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
     Rows *rows = (Rows *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(rows->type);
+    Py_VISIT(rows->given[0]);
+    Py_VISIT(rows->given[1]);
     for (Py_ssize_t i = 0; i < Py_SIZE((PyObject *)rows); i++)
         Py_VISIT(rows->columns[i].shared);
     return 0;
+}
+
+static void
+forget(Rows *rows)
+{
+    Py_CLEAR(rows->given[0]);
+    Py_CLEAR(rows->given[1]);
 }
 
 static int
@@ -79,18 +90,20 @@ rows_clear(PyObject *self)
 {
     Rows *rows = (Rows *)self;
     rows->end = 0; /* no more rows */
+    forget(rows);
     for (Py_ssize_t i = 0; i < Py_SIZE((PyObject *)rows); i++)
         column_clear(&rows->columns[i]);
     Py_CLEAR(rows->type);
     return 0;
 }
 
+/* Of both types. */
 static void
 rows_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    rows_clear(self);
+    ((inquiry)PyType_GetSlot(type, Py_tp_clear))(self);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -154,26 +167,38 @@ rows_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 
 /* --- a row --------------------------------------------------------------------------------- */
 
-/* The row at i; NULL on an error. */
+/* The row at i; NULL on an error. As `zip` does, it fills a row again that nobody has kept: making and freeing a row
+ * takes as long as its items. The last one is mostly the caller's until it has this one, so it is the one before. */
 static inline PyObject *
-row_at(const Rows *self, Py_ssize_t i)
+row_at(Rows *self, Py_ssize_t i)
 {
     PyObject *items[WIDTH_MAX], *row = NULL;
     Py_ssize_t made = 0, width = Py_SIZE((PyObject *)self);
     while (made < width && (items[made] = field(&self->columns[made], i)) != NULL)
         made++;
-    /* Last, so that no code, not even its __del__, sees a row without its items. */
-    if (made == width)
-        row = self->alloc(self->type, made);
-    if (row == NULL) {
-        while (made > 0)
-            Py_DECREF(items[--made]);
-        return NULL;
+    if (made == width) {
+        PyObject *before = self->given[1];
+        if (before != NULL && Py_REFCNT(before) == 1)
+            row = Py_NewRef(before);
+        else /* after the items, so that no code, not even its __del__, sees a row without them */
+            row = self->alloc(self->type, made);
     }
-    if (fresh_len != 0)
-        memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
-    for (Py_ssize_t k = 0; k < made; k++)
-        PyTuple_SetItem(row, k, items[k]);
+    if (row != NULL) {
+        if (fresh_len != 0)
+            memcpy((char *)row + sizeof(PyVarObject), fresh, fresh_len);
+        PyObject **at = (PyObject **)((char *)row + sizeof(PyVarObject) + fresh_len);
+        for (Py_ssize_t k = 0; k < made; k++) {
+            PyObject *item = at[k]; /* NULL in a new row */
+            at[k] = items[k];
+            items[k] = item;
+        }
+        PyObject *oldest = self->given[1];
+        self->given[1] = self->given[0];
+        self->given[0] = Py_NewRef(row);
+        Py_XDECREF(oldest);
+    }
+    while (made > 0)
+        Py_XDECREF(items[--made]);
     return row;
 }
 
@@ -182,8 +207,10 @@ rows_next(PyObject *object)
 {
     Rows *self = (Rows *)object;
     Py_ssize_t i = self->at;
-    if (i >= self->end)
+    if (i >= self->end) {
+        forget(self);
         return NULL;
+    }
     self->at = i + 1; /* advance first: a garbage collection below may run code that calls this again */
     PyObject *row = self->type == NULL ? field(&self->columns[0], i) : row_at(self, i);
     if (row == NULL)
@@ -231,4 +258,123 @@ static PyType_Slot rows_slots[] = {
 
 PyType_Spec aolog_rows_spec = {
     "aolog.format.native._speed.Rows", offsetof(Rows, columns), sizeof(Column), Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, rows_slots,
+};
+
+/* --- awaited ------------------------------------------------------------------------------- */
+
+/* An asynchronous iterator over rows. It is also the awaitable of each row that is there: nothing is made for a row, and
+ * no Python runs, as in an asynchronous generator. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *more; /* called with this iterator if there is no row: returns an awaitable of the next one */
+    Rows *rows;     /* NULL until `more` has assigned some */
+    int is_asked;   /* whether a row waits for its `await` */
+} AsyncRows;
+
+static int
+async_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((AsyncRows *)self)->more);
+    Py_VISIT(((AsyncRows *)self)->rows);
+    return 0;
+}
+
+static int
+async_clear(PyObject *self)
+{
+    Py_CLEAR(((AsyncRows *)self)->more);
+    Py_CLEAR(((AsyncRows *)self)->rows);
+    return 0;
+}
+
+static PyObject *
+async_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
+{
+    PyObject *more;
+    static char *names[] = {"more", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &more))
+        return NULL;
+    AsyncRows *self = (AsyncRows *)((allocfunc)PyType_GetSlot(kind, Py_tp_alloc))(kind, 0);
+    if (self != NULL)
+        self->more = Py_NewRef(more);
+    return (PyObject *)self;
+}
+
+static PyObject *
+async_take(PyObject *object, PyObject *rows)
+{
+    AsyncRows *self = (AsyncRows *)object;
+    if (PyType_GetSlot(Py_TYPE(rows), Py_tp_iternext) != (void *)rows_next) {
+        PyErr_SetString(PyExc_TypeError, "take takes Rows");
+        return NULL;
+    }
+    PyObject *before = (PyObject *)self->rows;
+    self->rows = (Rows *)Py_NewRef(rows);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+async_anext(PyObject *object)
+{
+    AsyncRows *self = (AsyncRows *)object;
+    self->is_asked = self->rows != NULL && self->rows->at < self->rows->end;
+    if (self->is_asked)
+        return Py_NewRef(object);
+    return PyObject_CallFunctionObjArgs(self->more, object, NULL);
+}
+
+/* It never waits: the row is its result. */
+static PySendResult
+async_send(PyObject *object, PyObject *Py_UNUSED(sent), PyObject **row)
+{
+    AsyncRows *self = (AsyncRows *)object;
+    *row = self->is_asked ? rows_next((PyObject *)self->rows) : NULL;
+    self->is_asked = 0;
+    if (*row != NULL)
+        return PYGEN_RETURN;
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_RuntimeError, "use `async for`, and await each row once, before other calls");
+    return PYGEN_ERROR;
+}
+
+/* As `async_send`, for those who do not call that: Python 3.12, and asyncio.wait_for. */
+static PyObject *
+async_iternext(PyObject *self)
+{
+    PyObject *row;
+    if (async_send(self, Py_None, &row) != PYGEN_RETURN)
+        return NULL;
+    PyObject *stop = PyObject_CallFunctionObjArgs(PyExc_StopIteration, row, NULL);
+    if (stop != NULL)
+        PyErr_SetObject(PyExc_StopIteration, stop);
+    Py_XDECREF(stop);
+    Py_DECREF(row);
+    return NULL;
+}
+
+static PyMethodDef async_methods[] = {
+    {"take", async_take, METH_O, "Goes on with these Rows."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot async_slots[] = {
+    {Py_tp_doc, "AsyncRows(more): see speed.PythonAsyncRows."},
+    {Py_tp_new, async_new},
+    {Py_tp_traverse, async_traverse},
+    {Py_tp_clear, async_clear},
+    {Py_tp_dealloc, rows_dealloc},
+    {Py_am_aiter, rows_self},
+    {Py_am_anext, async_anext},
+    {Py_am_await, rows_self},
+    {Py_am_send, async_send},
+    {Py_tp_iter, rows_self},
+    {Py_tp_iternext, async_iternext},
+    {Py_tp_methods, async_methods},
+    {0, NULL},
+};
+
+PyType_Spec aolog_async_rows_spec = {
+    "aolog.format.native._speed.AsyncRows", sizeof(AsyncRows), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, async_slots,
 };

@@ -6,7 +6,7 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
-extern PyType_Spec aolog_rows_spec;
+extern PyType_Spec aolog_rows_spec, aolog_async_rows_spec;
 
 PyObject *aolog_export(PyObject *module, PyObject *node);
 

@@ -15,6 +15,7 @@ typedef struct {
     long long durable;                  /* offset of the last frame with the durable flag; -1 if there is none */
     long long least_us, greatest_us;
     long long indexed; /* offset of the index's last point; -1 if there is none */
+    long long until;   /* ends before the frame with this record of the slab; -1: at none */
     size_t end;       /* in the chunk */
     size_t points;
 } Survey;
@@ -44,6 +45,8 @@ survey_frames(const Chunk *chunk, Survey *survey, Point *points)
     Plain frame;
     while (survey->end < chunk->size && find_plain(chunk, survey->end, 1, &frame)) {
         int64_t offset = (int64_t)(chunk->offset + frame.at);
+        if (survey->until >= 0 && (long long)frame.ordinal + frame.records > survey->until)
+            break;
         if (!chunk->is_format_1 && (survey->indexed < 0 || offset - survey->indexed >= INDEX_SPACING)) {
             survey->indexed = offset;
             points[survey->points++] = (Point){offset, frame.ordinal, survey->greatest_us};

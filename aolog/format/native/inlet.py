@@ -2,9 +2,9 @@
 
 `Inlet` is the base class of Writer. It holds the columns of the records taken so far. Its `append` takes one
 more, its `flush` writes them and its `sync` waits for the device, without any Python if nothing else is due.
-`Frames` is the base class of a slab of format 2: it turns columns into frames. `body_of` makes the body of many
-records at once. `Lock` is the lock that `flush` and `sync` take. They know no policies. The compiled ones do only
-what is plain; they leave the rest to Python: odd types, a bound that is reached, an error, another call under way.
+`Frames` is the base class of a slab of format 2: it turns columns into frames. `body_of` makes the body of many records at once.
+`Door` appends for a program that keeps its records. `Lock` is the lock that `flush` and `sync` take.
+They know no policies. The compiled ones do only what is plain; they leave the rest to Python: odd types, a bound that is reached, an error, another call under way.
 
 Frames are compiled only if the build found the system's xxhash.h. The Python twins are the reference.
 """
@@ -202,6 +202,33 @@ def _body_of_rows(records: list[tuple[Any, ...]], now_us: int) -> Body:
     return encode_records(values, keys, headers, stamps, topics, now_us)
 
 
+class PythonDoor:
+    """Takes records for an inlet, and keeps each that joined in a list, as (topic, value, key), until the
+    program has flushed it. Thread-safe.
+
+    is_open: records may join, as long as there is room; not from the start. room: bytes of records that may still be
+    kept, each with 100 more than its value and key have. otherwise: takes all others, with the same arguments.
+    waits: whether to call `wake` after a record that joined."""
+
+    def __init__(
+        self,
+        _inlet: PythonInlet,
+        _kept: list[tuple[Any, ...]],
+        otherwise: Callable[..., None],
+        _wake: Callable[[], None],
+    ) -> None:
+        self.is_open = self.waits = False
+        self.room = 0
+        self._otherwise = otherwise
+
+    def send(
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
+    ) -> None:
+        """A plain record joins the open frame and is kept; everything else goes to `otherwise`. No record joins the
+        Python twin of an inlet."""
+        self._otherwise(topic, value, key, headers)
+
+
 class PythonFrames:
     """The frames of a slab that grows, from `written` on in memory. Base class of a slab of format 2. Not
     thread-safe."""
@@ -271,6 +298,7 @@ class PythonFrames:
 # --- which half -------------------------------------------------------------------------------
 
 Inlet = PythonInlet
+Door = PythonDoor
 Frames = PythonFrames
 Lock = threading.RLock
 join: Callable[..., int | None] = PythonInlet._join  # noqa: SLF001 -- for callers that must not wait
@@ -281,6 +309,6 @@ body_of: Callable[..., tuple[int, int, tuple[int, int, bytes, int, int] | None] 
     None
 )
 if not TYPE_CHECKING and compiled is not None:
-    Inlet, Lock, body_of = compiled.Inlet, compiled.Lock, compiled.body
+    Inlet, Door, Lock, body_of = compiled.Inlet, compiled.Door, compiled.Lock, compiled.body
     Frames = getattr(compiled, "Frames", PythonFrames)
     join = getattr(Inlet, "_join", join)

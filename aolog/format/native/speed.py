@@ -11,7 +11,7 @@ import importlib
 import os
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import accumulate, pairwise
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -45,6 +45,18 @@ def python_rise(columns: list[memoryview]) -> bool:
     """Whether no number is less than the one before it, in each of these columns of u32. Each column
     begins with 0."""
     return all(ordered == sorted(ordered) for ordered in map(memoryview.tolist, columns))
+
+
+def python_join(columns: tuple[tuple[Any, Any, Any], ...], offsets: Any, data: Any) -> None:
+    """Copies binary columns, (anything, n+1 u32 offsets, data from the first to the last one) each, one after another
+    into two writable buffers, as one column. Raises ValueError if they do not have its size."""
+    cuts, size = array("I", [0]), 0
+    for _, given, part in columns:
+        listed = memoryview(given).cast("I")
+        cuts.extend([size + cut - listed[0] for cut in listed[1:]])
+        size += len(part)
+    memoryview(offsets).cast("B")[:] = cuts.tobytes()
+    memoryview(data).cast("B")[:] = b"".join([part for _, _, part in columns])
 
 
 def python_total(numbers: array[int], indices: list[int] | None = None) -> tuple[int, int]:
@@ -144,6 +156,23 @@ class PythonRows:
         return next(self._rows)
 
 
+class PythonAsyncRows:
+    """An asynchronous iterator over rows. more: called with this iterator, returns an awaitable of the next row;
+    `take` may be called there with the Rows that follow it."""
+
+    def __init__(self, more: Callable[[PythonAsyncRows], Awaitable[Any]]) -> None:
+        self._more = more
+
+    def take(self, rows: PythonRows) -> None:
+        """Permits to return these without a call of `more`, which an interrupt cannot part; so only in C."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._more(self)
+
+
 def _numbers(column: memoryview, first: int, end: int) -> list[int | None]:
     if len(column) < 8 * end:
         raise ValueError("an entry is missing")
@@ -192,7 +221,10 @@ _ENTRIES: dict[str, Callable[[Any, int, int], list[Any]]] = {
 export: Callable[[tuple[Any, ...]], object] | None = None if compiled is None else compiled.export
 
 Rows = PythonRows
-column, rise, total, groups = python_column, python_rise, python_total, python_groups
+AsyncRows = PythonAsyncRows
+column, rise, join = python_column, python_rise, python_join
+total, groups = python_total, python_groups
 if not TYPE_CHECKING and compiled is not None:
-    Rows, column, rise = compiled.Rows, compiled.column, compiled.rise
+    Rows, AsyncRows = compiled.Rows, compiled.AsyncRows
+    column, rise, join = compiled.column, compiled.rise, compiled.join
     total, groups = compiled.total, compiled.groups

@@ -20,12 +20,13 @@ from aolog.errors import (
     StorageFailed,
     UsageError,
     load_optional,
+    records_lost,
     warn,
 )
 from aolog.format.archive import MANIFEST, Entry, Manifest, decode_manifest
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.log.directory import Log
-from aolog.maintenance.archive.probe import LACKS, ProbeState, Probing, probe_advance, probe_request
+from aolog.maintenance.archive.probe import require
 from aolog.maintenance.archive.protection import CURSOR
 from aolog.maintenance.archive.protocol import (
     Deleting,
@@ -47,7 +48,7 @@ from aolog.queuefka.format1 import without
 from aolog.read.reader import Reader
 from aolog.storage import clock
 from aolog.storage.objects.requests import Answer, Found, Get, Put, Request, Stored, Unclear
-from aolog.storage.objects.url import is_url, normal_url
+from aolog.storage.objects.url import bucket_url
 from aolog.storage.storage import Storage, absolute
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.log.slab_file import Slab
+    from aolog.record import Gap
     from aolog.storage.objects.client import Client
 
 SHIP_SECONDS = 300.0  # the table of cost in archive.md: 0.003 USD a day
@@ -66,7 +68,7 @@ _WAIT_S_MIN, _WAIT_S_MAX = 0.1, 10.0
 class Keep(NamedTuple):
     """The archive's retention. The newest slab always stays."""
 
-    max_bytes: int | None = None  # of all slabs together
+    max_bytes: int | None = None  # that all slabs together take in the store
     max_age_s: float | None = None  # of a slab's newest record
 
 
@@ -110,9 +112,7 @@ class Archiver:
         storage: Storage | None = None,
         client: Client | None = None,
     ) -> None:
-        if not is_url(url):
-            raise UsageError(f"{url}: is not the URL of a store", hint="s3://BUCKET/PREFIX")
-        self.path, self.url = absolute(path), normal_url(url)
+        self.path, self.url = absolute(path), bucket_url(url)
         self._storage = storage or Storage()
         self._ship_s, self._deadline_s = ship_seconds, deadline_s
         self._keep = keep
@@ -138,8 +138,11 @@ class Archiver:
             self._log.close()
             raise
 
-    def _lost(self, gap: object) -> None:
-        warn("%s: not archived: %s", self.path, gap)
+    def _lost(self, gap: Gap) -> None:
+        warn(
+            "%s: not archived: addresses %d to %d (%s): %s",
+            self.path, gap.begin, gap.end, gap.reason, records_lost(gap.records_lost),
+        )  # fmt: skip  # one call
 
     def close(self) -> None:
         """Releases the cursor. Idempotent."""
@@ -170,10 +173,22 @@ class Archiver:
         nothing of the log was written then."""
         manifest = self._manifest()
         if probe:
-            self._probe()
+            require(self.url, self._random(), self._attempt)
         if not self._reader.has_cursor_position:
             self._reader.commit()  # from now on retention waits
+        elif manifest is not None:
+            self._check_follows(manifest.manifest)
         self._view = manifest
+
+    def _check_follows(self, manifest: Manifest) -> None:
+        """Warns of records that were removed here after another archive had them: the cursor knows one archive."""
+        *_, last = [None, *manifest.entries]
+        ordinal = None
+        if last is not None and last.ordinal is not None and last.records is not None:
+            ordinal = last.ordinal + last.records
+        gap = self._log.listed(lambda: self._log.pruned_before(manifest.end, ordinal))
+        if gap is not None and self._reader.tell() >= gap.end:
+            self._lost(gap)
 
     def _manifest(self) -> View | None:
         while isinstance(answer := self._attempt(Get(MANIFEST)), Unclear):
@@ -194,17 +209,6 @@ class Archiver:
         uuid = self._reader.topic_uuid
         assert uuid is not None  # format 2
         return uuid.hex()
-
-    def _probe(self) -> None:
-        state: ProbeState = Probing(self._random())
-        while isinstance(state, Probing):
-            state = probe_advance(state, self._attempt(probe_request(state)))
-        if state.lacking is not None:
-            raise UsageError(
-                f"the store cannot hold an archive: {LACKS[state.lacking]}",
-                hint="use another store, or another version of this one; nothing was written",
-                path=self.url,
-            )
 
     def round(self, *, now: bool = True) -> Archived:
         """One round. now: also the durable beginning of the slab that grows, however young it is. Raises
@@ -379,7 +383,7 @@ class Archiver:
             *key,
             final,
             digest.hexdigest(),
-            None if head is None or head.ordinal_unsure else head.base_ordinal,
+            None if head is None else head.known_ordinal,
             None if seal is None else seal.records,
             *times,
             0 if head is None else head.epoch,
@@ -406,14 +410,14 @@ def droppable(manifest: Manifest, keep: Keep, now_us: int) -> int:
     if manifest.held:
         return 0
     entries = manifest.entries
-    total, below = sum(entry.size for entry in entries), 0
+    total, below = sum(entry.stored_bytes for entry in entries), 0
     for i, entry in enumerate(entries[:-1]):
         newest = next((e.greatest_us for e in entries[i:] if e.greatest_us is not None), now_us)
         is_old = keep.max_age_s is not None and newest < now_us - keep.max_age_s * 1e6
         is_much = keep.max_bytes is not None and total > keep.max_bytes
         if not entry.final or not (is_old or is_much):
             break
-        total, below = total - entry.size, entry.end
+        total, below = total - entry.stored_bytes, entry.end
     return below
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import NotALog, StorageFailed, UsageError, load_optional
-from aolog.format.archive import MANIFEST, decode_manifest, encode_manifest
-from aolog.storage.objects.requests import Found, Get, Put
-from aolog.storage.objects.url import is_url, normal_url
+from aolog.errors import load_optional
+from aolog.maintenance.archive.replacing import Change, existing, replace, try_store
+from aolog.storage.objects.url import bucket_url
 from aolog.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from aolog.format.archive import Manifest
     from aolog.storage.objects.client import Client
-
-_ATTEMPTS_MAX = 60  # another process commits once a second at most
 
 
 class Held(NamedTuple):
@@ -27,30 +25,31 @@ class Held(NamedTuple):
 
 
 def hold(
-    url: str, *, held: bool = True, storage: Storage | None = None, client: Client | None = None
+    url: str,
+    *,
+    held: bool = True,
+    probe: bool = True,
+    storage: Storage | None = None,
+    client: Client | None = None,
 ) -> Held:
     """Holds the archive, or releases it. In force on return: an archiver's commit that would remove something
-    is refused by the store, because the manifest is another one. Raises NotALog if there is no archive,
-    UsageError, StorageError."""
-    if not is_url(url):
-        raise UsageError(f"{url}: is not the URL of a store", hint="s3://BUCKET/PREFIX")
-    url = normal_url(url)
+    is refused by the store, because the manifest is another one. probe: whether to try the store before
+    something is written. Raises NotALog if there is no archive, UsageError also for a store that lacks what is
+    needed, StorageError."""
+    url = bucket_url(url)
     client = client or load_optional("aolog.storage.objects.client").Client(url)
     system = (storage or Storage()).system
     changed = False
-    for _ in range(_ATTEMPTS_MAX):
-        answer = client.ask(Get(MANIFEST))
-        if not isinstance(answer, Found):
-            raise NotALog("no archive: there is no archive.json", hint="correct the URL", path=url)
-        manifest = decode_manifest(bytes(answer.body), f"{url}/{MANIFEST}")
+
+    def look(found: Manifest | None) -> Change | Held:
+        nonlocal changed
+        manifest = existing(found, url)
         if manifest.held == held:
             size = sum(entry.size for entry in manifest.entries)
             return Held(url, held, changed, len(manifest.entries), size)
-        write_id = system.random_bytes(16).hex()
-        wanted = manifest._replace(held=held, sequence=manifest.sequence + 1, write=write_id)
-        # Whatever the answer is, the next look shows which manifest there is.
-        client.send(Put(MANIFEST, encode_manifest(wanted), write_id, "", answer.tag))
+        if probe and not changed:
+            try_store(client, system.random_bytes(16).hex())
         changed = True
-    raise StorageFailed(
-        "the manifest was replaced by others at each attempt", hint="try again", path=url
-    )
+        return Change(manifest._replace(held=held), system.random_bytes(16).hex())
+
+    return replace(client, look)

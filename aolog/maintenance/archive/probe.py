@@ -8,8 +8,9 @@ on an object of its own, before anything of the log is written.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from aolog.errors import UsageError
 from aolog.storage.objects.requests import (
     Absent,
     Answer,
@@ -26,6 +27,9 @@ from aolog.storage.objects.requests import (
     Tag,
     Unclear,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PREFIX = "probe/"
 _WRONG = Tag('"00000000000000000000000000000000"', "1")
@@ -122,3 +126,18 @@ def _is_right(state: Probing, answer: Answer) -> bool:
         case "deleted", Absent():
             return True
     return False
+
+
+def require(url: str, id_: str, ask: Callable[[Request], Answer]) -> None:
+    """Tries the store. id_: random. ask: sends a request once; a PUT whose answer was lost is refused if it is
+    repeated. Raises UsageError, which names what the store lacks; then nothing but the probe was written, and it
+    is deleted."""
+    state: ProbeState = Probing(id_)
+    while isinstance(state, Probing):
+        state = probe_advance(state, ask(probe_request(state)))
+    if state.lacking is not None:
+        raise UsageError(
+            f"the store cannot hold a log: {LACKS[state.lacking]}",
+            hint="use another store, or another version of this one; nothing was written",
+            path=url,
+        )

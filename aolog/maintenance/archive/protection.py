@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from aolog.errors import CursorLocked
-from aolog.log.names import cursor_path
+from aolog.log.cursor_file import cursor_path
 from aolog.read.reader import Reader
 
 if TYPE_CHECKING:

@@ -282,9 +282,16 @@ def _commit(job: Job, view: View, uploaded: tuple[Entry, ...], leftovers: tuple[
 
 def _committed(view: View, old: Manifest, leftovers: tuple[str, ...]) -> Protecting:
     """leftovers: so far; what `old` refers to and its successor does not is added."""
-    used = {entry.object_name for entry in view.manifest.entries}
-    replaced = {entry.object_name for entry in old.entries} - used
+    used = _names(view.manifest)
+    replaced = _names(old) - used
     return Protecting(view, tuple(sorted({*leftovers, *replaced} - used)))
+
+
+def _names(manifest: Manifest) -> set[str]:
+    """The objects of its slabs; of a slab that was packed with others, also the one that had it before:
+    readers may be in it still, and compaction deletes it."""
+    entries = manifest.entries
+    return {entry.object_name for entry in entries} | {entry.slab_name for entry in entries}
 
 
 def missing(local: tuple[Entry, ...], begin: int, manifest: Manifest) -> list[Entry] | Failed:
@@ -323,7 +330,7 @@ def missing(local: tuple[Entry, ...], begin: int, manifest: Manifest) -> list[En
 def _leftovers(names: tuple[str, ...], manifest: Manifest) -> list[str]:
     """Objects that the manifest does not refer to, and that no later one will: they end at or before its
     end, and what is committed later ends after it."""
-    used = {entry.object_name for entry in manifest.entries}
+    used = _names(manifest)
     found = []
     for name in names:
         span = object_range(name)

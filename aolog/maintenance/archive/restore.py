@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from aolog.errors import CorruptionError, NotALog, StorageFailed, UsageError, load_optional
+from aolog.errors import NotALog, UsageError, load_optional
 from aolog.format.archive import MANIFEST, Entry, decode_manifest
-from aolog.log.names import slab_name
+from aolog.format.slab import slab_name
+from aolog.maintenance.archive.content import pieces
 from aolog.storage.directory import Inside, beside
 from aolog.storage.objects.overlay import Overlay
-from aolog.storage.objects.requests import Found, Get, Tag
+from aolog.storage.objects.requests import Found, Get
 from aolog.storage.objects.url import is_url, normal_url
 from aolog.storage.storage import Storage, absolute, parent_of
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from aolog.storage.objects.client import Client
 
 _UNFINISHED = ".restoring"
-_PIECE_BYTES = 8 << 20
 
 
 class Restored(NamedTuple):
@@ -93,25 +93,9 @@ def _is_there(path: Inside, entry: Entry, storage: Storage) -> bool:
 
 
 def _fetch(client: Client, entry: Entry, path: Inside, storage: Storage) -> None:
-    digest = hashlib.sha256()
     with storage.appearing(path) as file:
-        for at in range(0, entry.size, _PIECE_BYTES):
-            span = at, min(entry.size, at + _PIECE_BYTES)
-            answer = client.ask(Get(entry.object_name, Tag(entry.etag), span))
-            if not isinstance(answer, Found):
-                raise StorageFailed(
-                    f"the object {entry.object_name} was replaced or removed",
-                    hint="restore again: the manifest may have changed",
-                    path=client.url,
-                )
-            digest.update(answer.body)
-            file.pwrite_all([answer.body], at)
-        if digest.hexdigest() != entry.sha256:
-            raise CorruptionError(
-                f"the object {entry.object_name} has other bytes than were archived",
-                hint="put an older version of the object back if the bucket keeps versions",
-                path=client.url,
-            )
+        for at, piece in pieces(client, entry):
+            file.pwrite_all([piece], at)
         if (header := entry.own_header()) is not None:
             for at, part in Overlay(header, entry.size, file.pread).parts():
                 file.pwrite_all([part], at)

@@ -14,6 +14,7 @@ import os
 import random
 import re
 import time
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,13 +23,14 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    InvalidPathError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
 )
 from obstore.store import from_url
 
-from aolog.errors import AologError, Forked, PermissionDenied, StorageFailed, UsageError
+from aolog.errors import Forked, PermissionDenied, StorageFailed, UsageError, warn
 from aolog.storage.objects.requests import (
     Absent,
     Answer,
@@ -52,14 +54,19 @@ if TYPE_CHECKING:
 
     from aolog.format.frame import Buffer
 
-WRITE_ID, SHA256 = "aolog-write", "aolog-sha256"  # metadata; S3 sends x-amz-meta- before them
+# Metadata. Azure allows letters, digits and _ only, and S3 sends the names as parts of headers.
+WRITE_ID, SHA256 = "aologwrite", "aologsha256"
 DEADLINE_S = 120.0  # of one request with its repetitions
+LATE_S = 3.0  # without a clear answer; then a warning says so
 _WAIT_S_MIN, _WAIT_S_MAX = 0.1, 10.0
 _TIMEOUT_S = 30  # of one attempt, without its body's transfer at 1 MB/s
 _TRANSIENT = {408, 409, 425, 429}  # and 500 to 599
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>|\"code\":\s*\"?([A-Za-z]{1,60})")
+_TRIED = re.compile(r"Error performing [A-Z]+ https?://(?:[^/\s@]*@)?([^/\s?#]+)")
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
+# Where a machine of a provider finds its credentials.
+_METADATA = {"169.254.169.254", "169.254.170.2", "metadata", "metadata.google.internal"}
 
 _T = TypeVar("_T")
 _pid: int | None = None  # of the process that used obstore first: its threads do not survive a fork
@@ -76,6 +83,8 @@ class Client:
         self.url = url
         self.deadline_s = deadline_s
         self.requests = self.sent_bytes = self.received_bytes = 0
+        self._unclear_since: float | None = None
+        self._warned = False
         options = {} if url.startswith("file:") else _options()
         try:
             self._store = from_url(url, **options)
@@ -105,7 +114,7 @@ class Client:
         found: Any = self._repeated(partial(self._attempt, List(prefix), look))
         if isinstance(found, Absent):
             return [], []
-        objects = [(_base(o["path"]), o["size"], o["e_tag"] or "") for o in found["objects"]]
+        objects = [(_base(o["path"]), o["size"], _quoted(o["e_tag"])) for o in found["objects"]]
         return objects, [_base(name) for name in found["common_prefixes"]]
 
     def _repeated(self, attempt: Callable[[], Any]) -> Any:
@@ -114,7 +123,7 @@ class Client:
         while isinstance(answer := attempt(), Unclear):
             left_s = began_s + self.deadline_s - time.monotonic()
             if left_s <= 0:
-                raise unreachable(self.url, answer.reason)
+                raise unreachable(self.url, answer.reason, self.deadline_s)
             time.sleep(min(left_s, wait_s * random.uniform(0.5, 1.0)))  # noqa: S311 -- spreads load
             wait_s = min(2 * wait_s, _WAIT_S_MAX)
         return answer
@@ -128,10 +137,25 @@ class Client:
                 path=self.url,
             )
         self.requests += 1
+        begun_s = time.monotonic()
         try:
-            return call()
+            answer: _T | Answer = call()
         except (BaseError, OSError, NotImplementedError) as error:
-            return self._answer_to(error, request)
+            answer = self._answer_to(error, request)
+        self._note(answer, begun_s)
+        return answer
+
+    def _note(self, answer: object, begun_s: float) -> None:
+        """Warns once of a store that has given no clear answer for some time."""
+        if not isinstance(answer, Unclear):
+            self._unclear_since, self._warned = None, False
+            return
+        self._unclear_since = self._unclear_since or begun_s
+        if not self._warned and time.monotonic() - self._unclear_since >= LATE_S:
+            self._warned = True
+            warn(
+                "%s: no clear answer from the store yet (%s); trying again", self.url, answer.reason
+            )
 
     def _carry_out(self, request: Request) -> Answer:
         """Raises obstore's errors."""
@@ -141,7 +165,8 @@ class Client:
             case Put():
                 return self._put(request)
             case Delete(name=name):
-                obstore.delete(self._store, name)
+                with suppress(FileNotFoundError):  # Google and Azure answer 404, as to a repetition
+                    obstore.delete(self._store, name)
                 return Deleted()
             case List(prefix=prefix):
                 found = obstore.list(self._store, prefix or None, chunk_size=1000)
@@ -194,6 +219,8 @@ class Client:
         status = int(found[1]) if (found := _STATUS.search(text)) else None
         code = (found[1] or found[2]) if (found := _CODE.search(text)) else None
         what = " ".join(str(part) for part in (status, code) if part) or _transport(text)
+        if _asks_for_credentials(text):
+            what = "no credentials: none in the environment, and none from the machine's service"
         if code in _NO_BUCKET:
             raise UsageError(
                 "the bucket does not exist", hint="create it, or correct the URL", path=self.url
@@ -206,8 +233,14 @@ class Client:
             case PermissionDeniedError() | UnauthenticatedError() | PermissionError():
                 raise PermissionDenied(
                     f"the store refuses it ({what})",
-                    hint="check the credentials, and their rights on this prefix",
+                    hint="check the credentials, their rights on this prefix, and this host's clock",
                     path=f"{self.url}/{_name(request)}",
+                ) from None
+            case InvalidPathError():  # of file://: a name below it has a newline, for example
+                raise UsageError(
+                    "a name below it has characters that no store takes",
+                    hint="rename it, or read the directory by its path, without file://",
+                    path=self.url,
                 ) from None
             case NotImplementedError():
                 raise UsageError(
@@ -224,11 +257,12 @@ class Client:
         ) from None
 
 
-def unreachable(url: str, reason: str) -> AologError:
+def unreachable(url: str, reason: str, deadline_s: float) -> StorageFailed:
     """The error at a deadline."""
     return StorageFailed(
-        f"no clear answer from the store ({reason})",
-        hint="nothing is lost; try again when it can be reached",
+        f"no clear answer from the store ({reason}) in {deadline_s:g} s",
+        hint="check the endpoint, the region, the credentials and the network; nothing is lost: try again "
+        "when it can be reached",
         path=url,
     )
 
@@ -252,15 +286,28 @@ def _options() -> dict[str, Any]:
 
 
 def _transport(text: str) -> str:
-    """Why no answer came. The text may name more than a user should see in a log."""
+    """Why no answer came, and whose. The text may name more than a user should see in a log."""
+    tried = _TRIED.search(text)
+    host = "" if tried is None else f" to {tried[1]}"
     for part, why in (("timed out", "time-out"), ("sending request", "no connection")):
         if part in text:
-            return why
-    return "the connection broke"
+            return why + host
+    return f"the connection{host} broke"
+
+
+def _asks_for_credentials(text: str) -> bool:
+    """Whether the machine's own service was asked, which some providers have, and not the store."""
+    tried = _TRIED.search(text)
+    return tried is not None and tried[1].partition(":")[0] in _METADATA
 
 
 def _name(request: Request) -> str:
     return request.prefix if isinstance(request, List) else request.name
+
+
+def _quoted(etag: str | None) -> str:
+    """As the headers of answers have it: some lists, Azure's among them, leave the quotes out."""
+    return f'"{etag}"' if etag and not etag.endswith('"') else etag or ""
 
 
 def _base(path: str) -> str:

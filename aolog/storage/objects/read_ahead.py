@@ -44,14 +44,16 @@ class ReadAhead:
         self._lock = Lock()
         self._ranges: OrderedDict[tuple[int, int], Future[Buffer]] = OrderedDict()
 
-    def start(self) -> None:
-        """Requests what a scan from the beginning reads first."""
+    def start(self, *, inside: bool = False) -> None:
+        """Requests what a scan from the beginning reads first. inside: from another place, which it looks up in
+        the index."""
         with self._lock:
             if not self._ranges:
                 first = self._span(0, 0)
                 self._request(first)
                 if first[1] < self._size:
-                    self._request(self._span(first[1], first[1]))
+                    begin = self._size - 1 if inside else first[1]
+                    self._request(self._span(begin, begin))
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end. Raises what `fetch` raises."""

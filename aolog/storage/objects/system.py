@@ -5,8 +5,8 @@
     a folder      of either
 
 A look at an archive reads its manifest again if it is older than a second. If a longer beginning of a slab
-has replaced a shorter one, reading goes on in the new object. Every range demands the ETag that was listed:
-an object that was replaced by another is an error.
+has replaced a shorter one, or a slab was packed with others, reading goes on in the new object. Every range
+demands the ETag that was listed: an object that was replaced by another is an error.
 """
 
 from __future__ import annotations
@@ -16,24 +16,28 @@ import os
 import stat
 import time
 from bisect import bisect_right
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from aolog.errors import StorageFailed, UsageError
+from aolog.errors import AologError, StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Entry, decode_manifest
+from aolog.format.slab import slab_name
 from aolog.storage.objects.client import Client
 from aolog.storage.objects.overlay import Overlay
+from aolog.storage.objects.packs import Packs
 from aolog.storage.objects.read_ahead import ReadAhead
-from aolog.storage.objects.requests import Absent, Found, Get, Refused, Tag
-from aolog.storage.objects.url import normal_url
+from aolog.storage.objects.requests import Absent, Answer, Found, Get, Refused, Tag
+from aolog.storage.objects.url import as_part, normal_url
 from aolog.storage.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aolog.format.frame import Buffer
+    from aolog.format.packed import Packed
     from aolog.format.slab import SlabHeader
 
 REFRESH_S = 1.0  # a follower sees a commit after it; one request of 0.0000004 USD
@@ -63,6 +67,8 @@ class _Object(NamedTuple):
     etag: str
     is_final: bool  # whether it never grows
     header: SlabHeader | None = None  # in place of the one in the object
+    packed: Packed | None = None  # where the slab is in the object; None: it is the whole object
+    pack_end: int = 0  # of the last slab in the object
 
 
 class Folder:
@@ -71,7 +77,7 @@ class Folder:
     def __init__(self, url: str) -> None:
         self.url = url
         self.client = Client(url)
-        self.folders: list[str] = []
+        self.folders: list[str] = []  # as parts of a URL
         self._objects: Mapping[str, _Object] = {}
         self._tag: Tag | None = None  # of the manifest; None: there is none
         self._seen_s: float | None = None  # None: not read yet, or out of date
@@ -80,7 +86,16 @@ class Folder:
         self.end = 0  # the address after the last archived byte
         # The slab that a scan opens next; its beginning is already requested. `open` takes it from here.
         self.next_file: _OpenFile | None = None
+        self.packs = Packs(self.fetch)
         self._lock = Lock()
+
+    def fetch(self, name: str, tag: Tag | None, begin: int, end: int) -> Buffer:
+        """Bytes of an object. Raises _Gone if it has another tag."""
+        answer = self.client.ask(Get(name, tag, (begin, end)))
+        if isinstance(answer, Found):
+            return answer.body
+        assert isinstance(answer, Absent | Refused), answer
+        raise _Gone(name)
 
     def objects(self, *, fresh: bool = True) -> Mapping[str, _Object]:
         """By file name. fresh: not older than a second."""
@@ -90,23 +105,36 @@ class Folder:
                 self._look()
             return self._objects
 
+    def object(self, name: str) -> _Object:
+        """By file name, as of the last look. Raises FileNotFoundError."""
+        found = self.objects(fresh=False).get(name)
+        if found is None:  # another thread has looked since this one did
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.url}/{name}")
+        return found
+
     def forget(self) -> None:
         """The next look asks the store."""
         with self._lock:
             self._seen_s = None
 
     def _look(self) -> None:
-        seen_s = time.monotonic()
-        answer = self.client.ask(Get(MANIFEST))
+        seen_s, listing = time.monotonic(), None
+        # A folder or a copy: its list shows a manifest, too.
+        if self.changed_ns and self._tag is None:
+            listing = self.client.entries("")
+        answer: Answer = Absent()
+        if listing is None or any(name == MANIFEST for name, _, _ in listing[0]):
+            answer = self.client.ask(Get(MANIFEST))
         if isinstance(answer, Found):
             if answer.tag != self._tag:
                 manifest = decode_manifest(bytes(answer.body), f"{self.url}/{MANIFEST}")
-                self._set({_file_name(e): _slab(e) for e in manifest.entries}, [])
+                self._set(_slabs(manifest.entries), [])
                 self._tag, self.uuid, self.end = answer.tag, manifest.uuid, manifest.end
         else:
-            listed, folders = self.client.entries("")
+            listed, folders = listing or self.client.entries("")
             found = {n: _Object(n, size, etag, is_final=False) for n, size, etag in listed}
-            self._tag = None
+            folders = [as_part(name) for name in folders]
+            self._tag, self.uuid, self.end = None, "", 0
             if (found, folders) != (self._objects, self.folders) or not self.changed_ns:
                 self._set(found, folders)
         self._seen_s = seen_s
@@ -117,13 +145,17 @@ class Folder:
         self.changed_ns = (time.time_ns() - 1_000_000_000) | 1
 
 
-def _file_name(entry: Entry) -> str:
-    return f"{entry.base:020d}.slab"
-
-
-def _slab(entry: Entry) -> _Object:
-    header = entry.own_header()
-    return _Object(entry.object_name, entry.size, entry.etag, entry.final, header)
+def _slabs(entries: Sequence[Entry]) -> dict[str, _Object]:
+    ends: dict[str, int] = {}
+    for entry in entries:
+        ends[entry.pack] = max(ends.get(entry.pack, 0), entry.at + sum(entry.chunks))
+    return {
+        slab_name(entry.base): _Object(
+            entry.object_name, entry.size, entry.etag, entry.final,
+            entry.own_header(), entry.packed, ends[entry.pack],
+        )
+        for entry in entries
+    }  # fmt: skip  # one table
 
 
 class _OpenFile:
@@ -131,12 +163,18 @@ class _OpenFile:
 
     def __init__(self, folder: Folder, name: str, pool: ThreadPoolExecutor) -> None:
         self.folder, self.name, self._pool = folder, name, pool
-        self._object = folder.objects(fresh=False)[name]
+        self._object = folder.object(name)
         self._data = self._open()
 
     def _open(self) -> ReadAhead:
         at = self._object
-        data = ReadAhead(at.size, self._fetch, self._pool, self._start_next)
+        tag = Tag(at.etag) if at.etag else None
+        fetch = partial(self.folder.fetch, at.name, tag)
+        if at.packed is not None and tag is not None:
+            pack = self.folder.packs.open(at.name, tag, at.pack_end)
+            path = f"{self.folder.url}/{at.name}"
+            fetch = partial(_unpacked, at.packed, pack, path)
+        data = ReadAhead(at.size, fetch, self._pool, self._start_next)
         self._overlay = None if at.header is None else Overlay(at.header, at.size, data.read)
         return data
 
@@ -145,21 +183,10 @@ class _OpenFile:
         names = sorted(self.folder.objects(fresh=False)) if self.folder.uuid else []
         after = bisect_right(names, self.name)
         if after < len(names):
-            following = _OpenFile(self.folder, names[after], self._pool)
-            following.start()
-            self.folder.next_file = following
+            _prepare(self.folder, names[after], self._pool)
 
-    def start(self) -> None:
-        self._data.start()
-
-    def _fetch(self, begin: int, end: int) -> Buffer:
-        at = self._object
-        tag = Tag(at.etag) if at.etag else None
-        answer = self.folder.client.ask(Get(at.name, tag, (begin, end)))
-        if isinstance(answer, Found):
-            return answer.body
-        assert isinstance(answer, Absent | Refused), answer
-        raise _Gone(at.name)
+    def start(self, *, inside: bool) -> None:
+        self._data.start(inside=inside)
 
     def size(self) -> int:
         if not self._object.is_final:
@@ -193,6 +220,19 @@ class _OpenFile:
         return self.pread(size, offset)
 
 
+def _prepare(folder: Folder, name: str, pool: ThreadPoolExecutor, *, inside: bool = False) -> None:
+    """Requests the beginning of a file that a scan opens next. inside: as of `ReadAhead.start`."""
+    with suppress(FileNotFoundError):
+        following = _OpenFile(folder, name, pool)
+        following.start(inside=inside)
+        folder.next_file = following
+
+
+def _unpacked(packed: Packed, pack: ReadAhead, path: str, begin: int, end: int) -> Buffer:
+    at, stop = packed.span(begin, end)
+    return packed.unpacked(pack.read(stop - at, at), begin, end, path)
+
+
 class _Gone(Exception):
     """An object does not exist with the listed ETag."""
 
@@ -204,6 +244,7 @@ class ObjectSystem(System):
         self._folders: dict[str, Folder] = {}
         self._open: dict[int, Folder | _OpenFile] = {}
         self._next = FDS_BEGIN
+        self._coming: dict[str, Future[None]] = {}  # by URL: looks ahead that are under way
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="aolog-objects")
 
@@ -216,6 +257,13 @@ class ObjectSystem(System):
         """What is below the URL. Raises FileNotFoundError if nothing is."""
         url = normal_url(url)
         with self._lock:
+            coming = self._coming.get(url)
+        if coming is not None:
+            coming.result()  # its error is the caller's: asking again would take as long again
+        return self._folder(url)
+
+    def _folder(self, url: str) -> Folder:
+        with self._lock:
             folder = self._folders.get(url)
         if folder is None:
             folder = Folder(url)
@@ -223,6 +271,24 @@ class ObjectSystem(System):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         with self._lock:
             return self._folders.setdefault(url, folder)
+
+    def prefetch(self, path: str, address: int, /) -> None:
+        url = normal_url(path)
+        with self._lock:
+            if url not in self._coming:
+                self._coming[url] = self._pool.submit(self._look_ahead, url, address)
+
+    def _look_ahead(self, url: str, address: int) -> None:
+        try:
+            folder = self._folder(url)
+            names = sorted(folder.objects()) if folder.uuid else []
+            at = bisect_right(names, slab_name(address)) - 1
+            if at >= 0:
+                inside = names[at] != slab_name(address)
+                _prepare(folder, names[at], self._pool, inside=inside)
+        finally:
+            with self._lock:
+                self._coming.pop(url, None)
 
     def _give(self, opened: Folder | _OpenFile) -> int:
         with self._lock:
@@ -266,14 +332,17 @@ class ObjectSystem(System):
             return self._give(folder)
         if flags & os.O_DIRECTORY:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        ready, folder.next_file = folder.next_file, None
+        with self._lock:  # it is given to one caller
+            ready, folder.next_file = folder.next_file, None
         if ready is None or ready.name != name:
             ready = _OpenFile(folder, name, self._pool)
         return self._give(ready)
 
     def close(self, fd: int, /) -> None:
         with self._lock:
-            self._open.pop(fd, None)
+            closed = self._open.pop(fd, None)
+        if isinstance(closed, Folder):
+            closed.packs.close()
 
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
         found = self._open.get(fd)
@@ -283,7 +352,13 @@ class ObjectSystem(System):
 
     def listdir(self, path: str | int, /) -> list[str]:
         folder = self._dir(path) if isinstance(path, int) else self.folder(path)
+        if len(folder.folders) > 1:  # who lists them looks at each, one after the other
+            list(self._pool.map(self._see, [f"{folder.url}/{name}" for name in folder.folders]))
         return [*folder.objects(), *folder.folders]
+
+    def _see(self, url: str) -> None:
+        with suppress(AologError, OSError):  # which comes to the caller, too
+            self.folder(url).objects()
 
     def fstat(self, fd: int, /) -> Status:  # type: ignore[override]
         found = self._open.get(fd)
@@ -297,7 +372,7 @@ class ObjectSystem(System):
         folder, name = self._find(path, dir_fd)
         if not name:
             return _folder_status(folder)
-        return _file_status(folder, name, folder.objects(fresh=False)[name].size)
+        return _file_status(folder, name, folder.object(name).size)
 
     def realpath(self, path: str, /) -> str:
         return path

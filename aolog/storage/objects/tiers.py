@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from aolog.errors import CorruptionError, NotALog
-from aolog.format.slab import HEADER_LEN
+from aolog.format.slab import HEADER_LEN, slab_base, slab_name
 from aolog.storage.objects.system import FDS_BEGIN, object_system
 from aolog.storage.objects.url import WithArchive
 from aolog.storage.system import System
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aolog.storage.objects.system import Folder
-
-_DIGITS, _SLAB = 20, ".slab"  # of a slab's name
-
-
-def _base(name: str) -> int | None:
-    """The address at which a slab with this name begins; None for other names."""
-    digits = name.removesuffix(_SLAB)
-    is_slab = len(digits) == _DIGITS and digits.isdecimal() and digits.isascii()
-    return int(digits) if is_slab and digits != name else None
 
 
 class TieredSystem(System):
@@ -61,7 +52,7 @@ class TieredSystem(System):
         self, path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
     ) -> int:
         is_inside = dir_fd in self._roots and path != "."
-        base = _base(path) if is_inside else None
+        base = slab_base(path) if is_inside else None
         try:
             fd = self._near.open(path, flags, mode, dir_fd=dir_fd)
         except FileNotFoundError:
@@ -118,7 +109,7 @@ class TieredSystem(System):
         except FileNotFoundError:
             head, _, name = path.rpartition("/")
             is_inside = dir_fd in self._roots if not head else head == self._path
-            if not is_inside or _base(name) is None or name not in self._archived_now(name):
+            if not is_inside or slab_base(name) is None or name not in self._archived_now(name):
                 raise
         return self._far.lstat(f"{self._path.url}/{name}")
 
@@ -136,12 +127,12 @@ class TieredSystem(System):
         """The archive's slabs that are not local. The local ones were listed before: what was removed after
         that is in both, what was removed before that is in the archive."""
         folder = self._archive()
-        bases = sorted(base for base in map(_base, names) if base is not None)
+        bases = sorted(base for base in map(slab_base, names) if base is not None)
         if not bases or folder.end < bases[0]:
             folder.forget()  # a slab may have been archived, and removed, since the last look
         local, found = set(names), []
         for name, there in folder.objects().items():
-            if (base := _base(name)) is None:
+            if (base := slab_base(name)) is None:
                 continue
             if self._overlaps(base, base + there.size, bases, fd):
                 raise self._two_histories(base)
@@ -157,7 +148,7 @@ class TieredSystem(System):
         if at == 0 or bases[at - 1] == begin:
             return False
         before = bases[at - 1]
-        size = self._near.lstat(f"{before:0{_DIGITS}d}{_SLAB}", dir_fd=fd).st_size
+        size = self._near.lstat(slab_name(before), dir_fd=fd).st_size
         return before + size > begin
 
     def _two_histories(self, base: int) -> CorruptionError:

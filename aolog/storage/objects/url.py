@@ -13,12 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Self
+from urllib.parse import quote
 
 from aolog.errors import UsageError
 
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "abfs", "abfss": "abfss",
             "file": "file"}  # fmt: skip  # a table
 _URL = re.compile(r"([a-z0-9]+)://([^/]*)(/.*)?", re.DOTALL)
+_ENCODED = re.compile(r"[%?#\x00-\x1f\x7f]|^ | $")  # means something else in a URL, or is dropped
 
 
 def is_url(path: object) -> bool:
@@ -51,6 +53,24 @@ def normal_url(url: str) -> str:
     if {".", ".."} & set(names):
         raise UsageError(f"{url}: a store's URL has no . and ..", hint="write the whole path")
     return f"{scheme}://{'' if scheme == 'file' else authority}/{'/'.join(names)}".rstrip("/")
+
+
+def as_part(name: str) -> str:
+    """The part of a URL that leads to the folder of this name."""
+    return _ENCODED.sub(lambda found: quote(found[0]), name)
+
+
+def bucket_url(url: str) -> str:
+    """The URL of a store that can be written to, in its normal form. Raises UsageError for any other path."""
+    if not is_url(url):
+        raise UsageError(f"{url}: is not the URL of a store", hint="s3://BUCKET/PREFIX")
+    url = normal_url(url)
+    if url.startswith("file:"):
+        raise UsageError(
+            f"{url}: what is below file:// can be read only",
+            hint="name a bucket of S3, Google Cloud Storage or Azure; `aolog backup` copies a log to a directory",
+        )
+    return url
 
 
 class WithArchive(str):

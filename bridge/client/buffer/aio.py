@@ -9,20 +9,15 @@ goes on in its thread (see aolog.aio).
 
 from __future__ import annotations
 
+import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from aolog.aio import Worker
+from aolog.aio import Worker, opened
+from aolog.record import Headers
 from bridge.client.buffer.buffer import Buffer
-
-if TYPE_CHECKING:
-    import os
-
-    from aolog.record import Headers
-    from bridge.client.buffer.provider import Provider
-    from bridge.client.buffer.settings import BufferStatus
-
-__all__ = ["AsyncBuffer"]
+from bridge.client.buffer.provider import Provider
+from bridge.client.buffer.settings import BufferStatus
 
 
 class AsyncBuffer:
@@ -38,13 +33,9 @@ class AsyncBuffer:
     __reduce__ = Buffer.__reduce__  # raises
 
     async def __aenter__(self) -> Self:
-        def opened() -> None:
-            self._buffer = self._open()
-
         try:
-            await self._sends.run(opened)
-        except BaseException:  # cancelled: the thread opens it, and then closes it
-            self._sends.begin(self._close)
+            self._buffer = await opened(self._sends, self._open)
+        except BaseException:
             self._end()
             raise
         return self
@@ -75,14 +66,11 @@ class AsyncBuffer:
         """See `bridge.Buffer.close`. A `send` that waits for room raises LogClosed. Idempotent."""
         closer = Worker("buffer-close")  # the other threads may be waiting
         try:
-            await closer.run(self._close)
+            if self._buffer is not None:
+                await closer.run(self._buffer.close)
         finally:
             closer.end()
             self._end()
-
-    def _close(self) -> None:
-        if self._buffer is not None:
-            self._buffer.close()
 
     def _end(self) -> None:
         self._sends.end()

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from aolog import Gap, Reader, Retention, Writer
 from aolog.errors import AddressPruned, AologError, NotALog, UsageError
+from aolog.format.native.inlet import Door
 from aolog.log.cursor_file import cursor_names, read_position
-from aolog.log.retention import check_retention, prune
+from aolog.log.retention import prune
 from aolog.read.gaps import reported_elsewhere
 from aolog.read.reader import view_of
-from aolog.storage.storage import DIRECTORY_MODE
-from aolog.write.options import SLAB_BYTES
+from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.write.options import SLAB_BYTES, check_retention
 from bridge.client.buffer.provider import Message
+from bridge.config.names import BUFFER
 from bridge.deliver.losses import LogLosses
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from aolog.storage.storage import Storage
-
-CURSOR = "buffer"
-READ_BYTES = 256 << 10
+READ_BYTES = 512 << 10  # a batch, whose delivery is waited for: 3,500 messages of 100 bytes
 MAX_RECORD_BYTES = 64 << 20  # value, key, headers and topic of a message, with overhead
-# What is kept in memory too until it is flushed, for `recover`. The writer flushes as often.
+# What is kept in memory too until it is flushed, for `recover`, and a frame more. The writer flushes as often.
 UNFLUSHED_BYTES = 1 << 20
 UNFLUSHED_MESSAGES = 10_000
+FLUSH_SECONDS = 0.1  # how much younger than its frame's time a message that joined may be
 _DELIVERED = Retention(max_slabs=1)
+_message = tuple.__new__  # a named tuple's own constructor takes three times as long
 
 
 def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
@@ -39,9 +39,9 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
     except NotALog:
         return
     with reader:
-        known = CURSOR in cursor_names(reader.path, storage)
+        known = BUFFER in cursor_names(reader.path, storage)
         if known:
-            view_of(reader).resume_at(read_position(reader.path, CURSOR, storage))
+            view_of(reader).resume_at(read_position(reader.path, BUFFER, storage))
         record = reader.read()
         if record is not None and not (known and record.topic is not None):
             raise UsageError(
@@ -53,13 +53,12 @@ def require_own(path: str | os.PathLike[str], storage: Storage) -> None:
 
 class Backlog:
     """Any thread may call `append`, `flush` and `recover`, under a lock of the caller; one thread the
-    rest.
+    rest. `join` and `keep` need no lock. retention: of the log; None: it may fill the disk. Raises what Writer and
+    Reader raise.
 
-    retention: of the log; None: it may fill the disk. A retention that blocks does not block
-    here: `append` raises RetentionFull, and the caller waits after it released its locks (`blocks`
-    is True). lost: messages that retention or damage removed before they were delivered. Raises
-    what Writer and Reader raise.
-    """
+    join: as `append`, of value, key, None, None and topic: the message has the time of its frame. Returns None, and
+    nothing has changed, if that needs `append`. keep: the caller keeps the message that joined. Until it did, the
+    message is not counted, and lost if an interrupt leaves the writer failed."""
 
     def __init__(
         self,
@@ -71,10 +70,10 @@ class Backlog:
     ) -> None:
         self._storage = storage
         retention = check_retention(retention)
+        # Not here: `append` raises RetentionFull, and the caller waits after it released its locks.
         self.blocks = retention.when_full == "block"
         if self.blocks:
-            bounds = retention.max_bytes, retention.max_age_s, retention.max_slabs
-            retention = Retention(*bounds, when_full="error")
+            retention = retention._replace(when_full="error")
         self._open_writer = partial(
             Writer,
             path,
@@ -82,21 +81,36 @@ class Backlog:
             mode=mode,
             storage=self._storage,
             max_record_bytes=MAX_RECORD_BYTES,
+            flush_seconds=FLUSH_SECONDS,
         )
-        self._unflushed: list[Message] = []  # appended since the last flush
-        self._unflushed_bytes = 0
-        self.lost = 0
+        # Messages that were appended since the last flush.
+        self._unflushed: list[tuple[Any, ...]] = []
+        self._again: deque[tuple[Any, ...]] = deque()  # of those, what `recover` has to append
+        self._door: Door | None = None
+        self._flushed = 0  # messages that were appended before that
+        self.lost = 0  # messages that retention or damage removed before they were delivered
         self._losses = LogLosses()
         with ExitStack() as opened:
-            self._writer = self._open_writer()
+            self._begin()
             opened.callback(self._close_writer)
-            self._reader = Reader(path, cursor=CURSOR, on_gap=self._on_gap, storage=self._storage)
+            self._reader = Reader(path, cursor=BUFFER, on_gap=self._on_gap, storage=self._storage)
             opened.callback(self._reader.close)
             self._reader.commit()  # from now on the cursor protects what it has not passed
             opened.pop_all()
         self._freed_to = self._reader.tell()
         if (lost := self._reader.pruned()) is not None:  # under an earlier process
             self._on_gap(lost)
+
+    def _begin(self) -> None:
+        self._writer = self._open_writer()
+        self._flushed_end = self._writer.end
+
+    def door(self, otherwise: Callable[..., None], wake: Callable[[], None]) -> Door:
+        """Through it plain messages are appended without the caller's lock, until `recover`. They have the time of
+        their frame."""
+        self._door = Door(self._writer, self._unflushed, otherwise, wake)
+        self._door.room = UNFLUSHED_BYTES
+        return self._door
 
     def _on_gap(self, gap: Gap) -> None:
         before = self._losses.records
@@ -110,6 +124,11 @@ class Backlog:
         return lag.records == 0 or lag.bytes == 0
 
     @property
+    def accepted(self) -> int:
+        """Messages that were appended since it was opened."""
+        return self._flushed + len(self._unflushed)
+
+    @property
     def lag(self) -> int:
         """Messages that are still to be read, without those in the writer's memory."""
         return self._reader.lag().records or 0
@@ -121,50 +140,52 @@ class Backlog:
 
     def append(self, message: Message) -> int:
         """Returns its address. The message is in memory. Raises before it is accepted."""
-        unflushed = self._unflushed
-        if self._unflushed_bytes >= UNFLUSHED_BYTES or len(unflushed) >= UNFLUSHED_MESSAGES:
+        unwritten = self._writer.end - self._flushed_end
+        is_full = self._door is not None and self._door.room <= 0
+        if is_full or unwritten >= UNFLUSHED_BYTES or len(self._unflushed) >= UNFLUSHED_MESSAGES:
             self.flush()
-            unflushed = self._unflushed
         topic, value, key, headers, timestamp_us = message
         address = self._writer.append(
             value, key=key, headers=headers, timestamp=timestamp_us, topic=topic
         )
-        unflushed.append(message)
-        self._unflushed_bytes += len(value or b"")
+        self._unflushed.append(message)
         return address
 
     def flush(self) -> None:
         """Appended messages survive a crash of the process on return."""
-        self._writer.flush()
-        self._unflushed = []
-        self._unflushed_bytes = 0
+        count = len(self._unflushed)  # others may join meanwhile
+        self._flushed_end = self._writer.flush()
+        del self._unflushed[:count]
+        if self._door is not None:
+            self._door.room = UNFLUSHED_BYTES
+        self._flushed += count
 
     def recover(self) -> None:
         """If an interrupt left the writer failed: opens the log again, which recovers it, and appends
-        again what was not flushed. Some of it may then be in the log twice."""
+        again what was not flushed. Some of it may then be in the log twice. After StorageFull call
+        it again: it goes on with the rest."""
         try:
             self._writer.flush()
         except UsageError:
+            self._again = deque(self._unflushed)
             self._close_writer()
-            self._writer = self._open_writer()
-            unflushed, self._unflushed = self._unflushed, []
-            try:
-                for message in unflushed:
-                    self.append(message)
-                self.flush()
-            except BaseException:  # then all of it, once more
-                self._unflushed = unflushed
-                raise
+            self._begin()
+        while self._again:
+            topic, value, key, *more = self._again[0]  # no more: it came by the door
+            headers, timestamp_us = more or ((), None)
+            self._writer.append(
+                value, key=key, headers=headers, timestamp=timestamp_us, topic=topic
+            )
+            self._again.popleft()
+        self.flush()
 
-    def read(self) -> list[tuple[int, Message]]:
-        """The next messages with their addresses; empty if nothing more was flushed."""
-        batch = self._reader.read_batch(READ_BYTES)
-        if batch is None:
-            return []
-        return [
-            (r.address, Message(r.topic or "", r.value, r.key, r.headers, r.timestamp or 0))
-            for r in batch
-        ]
+    def read(self) -> dict[int, Message]:
+        """The next messages by their addresses, in order; empty if nothing more was flushed."""
+        records = self._reader.read_batch(READ_BYTES) or ()
+        return {
+            address: _message(Message, (topic or "", value, key, headers, timestamp_us or 0))
+            for address, timestamp_us, key, value, headers, topic in records
+        }
 
     def commit(self, *, free: bool = False) -> None:
         """Messages that were read are delivered: durable on return. free: deletes the slabs before
@@ -201,8 +222,11 @@ class Backlog:
             self._writer.give_up()
 
     def close(self) -> None:
-        """Flushes, syncs and closes. The next Backlog reads again what was not committed."""
+        """Flushes, syncs and closes. The next Backlog reads again what was not committed. After
+        StorageFull call it again."""
         try:
+            if self._again:
+                self.recover()
             self._writer.close()
         finally:
             self._reader.close()

@@ -10,10 +10,11 @@ import threading
 import time
 from contextlib import ExitStack
 from time import time_ns
-from typing import TYPE_CHECKING
+from typing import Self
 
-from aolog import Record
+from aolog import Record, Retention
 from aolog.errors import AologError, Forked, RecordRefused, UsageError, not_copied
+from aolog.record import Headers
 from aolog.storage.storage import DIRECTORY_MODE, Storage, absolute
 from aolog.write.validate import check_mode, check_record, check_sizes, check_topic
 from bridge.client.buffer.backlog import MAX_RECORD_BYTES, Backlog, require_own
@@ -24,17 +25,11 @@ from bridge.deliver.dead_letter import DeadLetterLog, require_dead_letters
 from bridge.kafka.lane import NO_PARTITION, Refusal
 from bridge.kafka.stamp import encode_stamp
 
-if TYPE_CHECKING:
-    from typing import Self
-
-    from aolog import Retention
-    from aolog.record import Headers
-
 _log = logging.getLogger("bridge.buffer")
 _LAST_TRY_S = 1.0  # for a destination that fails, after the buffer begins to close
 _NO_LOG = bytes(16)
-_PLAIN_BYTES = 1 << 20  # larger values and keys are checked against the log's bound
-_message = tuple.__new__  # a named tuple's own constructor takes three times as long
+_KNOWN_MAX = 1_000  # topics and names of headers that were checked, at a time
+_NAME_MAX = 1_000  # characters; the size of a message with a longer one is checked each time
 _forks = 0  # between the start of the program and this process
 _CODE = re.compile(r"_?[A-Z][A-Z0-9_]+(?=:)")  # Kafka's name of an error, at the begin of its text
 
@@ -57,7 +52,7 @@ class Buffer:
       delivered. Nothing is stored on disk.
     - buffer: they go to the log at `path`, which is delivered in order; live again when all of it was
       read and nothing failed for `live_after_s`.
-    - always: every message goes through the log.
+    - always: every message goes through the log. It has the time of its frame, up to 0.1 s before `send`.
 
     Messages that the log holds from an earlier run are delivered first. path: of the log, needed in
     the modes buffer and always. memory_messages, memory_bytes, live_age_s: beyond these the
@@ -78,7 +73,7 @@ class Buffer:
 
     Any thread may call; in a forked child every call but `close` raises Forked. A call that a
     signal handler or a finalizer makes in the middle of another call is refused (UsageError) and
-    changes nothing; a `close` within a `close` returns at once. So let the handler set a flag, or
+    changes nothing, unless it is a `send` that needs no lock; a `close` within a `close` returns at once. So let the handler set a flag, or
     raise. An exception from a handler (KeyboardInterrupt) in the middle of `send` or `flush`, or
     any other unexpected exception, may leave the Buffer failed: every later call raises UsageError,
     and nothing more is delivered. `close` then recovers the log if its writer failed, stores in it
@@ -108,6 +103,11 @@ class Buffer:
         storage: Storage | None = None,
     ) -> None:
         check_mode(log_mode)
+        if not callable(getattr(provider, "send", None)):
+            raise UsageError(
+                f"the provider is {type(provider).__name__}",
+                hint='make one first, such as KafkaProvider("kafka:9092")',
+            )
         settings = Settings(
             mode,
             memory_messages=memory_messages,
@@ -133,7 +133,7 @@ class Buffer:
         self._close_lock = threading.RLock()
         self._closing = self._closed = False
         self._close_at_s = float("inf")
-        self._topic: object = self  # the last one that was checked
+        self._topics, self._names = set[str](), set[str]()  # of messages and headers, checked
         self._ended = threading.Event()  # the sending thread touches nothing any more
         self._rejected = self._backlog = None
         with ExitStack() as opened:  # what a failed opening releases; nothing was accepted
@@ -145,6 +145,8 @@ class Buffer:
                 opened.callback(self._rejected.close)
                 self._rejected.open()
             self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
+            if type(self).send is Buffer.send:
+                self._open_door(mode)
             threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
             opened.pop_all()
         atexit.register(self._at_exit)
@@ -158,35 +160,33 @@ class Buffer:
         retention blocks. Raises NotDelivered (mode error, and for messages that were rejected),
         RecordRefused for an invalid message, RecordTooLarge for one that the log cannot hold,
         LogClosed, and what `Writer.append` raises; then the message is not accepted."""
-        now_us = time_ns() // 1_000
-        is_plain = (
-            topic is self._topic
-            and type(value) is bytes
-            and len(value) <= _PLAIN_BYTES
-            and (key is None or (type(key) is bytes and len(key) <= _PLAIN_BYTES))
-            and not headers
-        )
-        if is_plain:
-            message = _message(Message, (topic, value, key, (), now_us))
-        else:
-            message = self._checked(topic, value, key, headers, now_us)
+        message = self._checked(topic, value, key, headers)
+        self._accept(message)
+        if len(self._topics) + len(self._names) >= _KNOWN_MAX:
+            self._topics.clear()
+            self._names.clear()
+        self._topics.add(message.topic)
+        self._names.update(name for name, _ in message.headers if len(name) < _NAME_MAX)
+
+    def _accept(self, message: Message) -> None:
+        """As `send`, of a message that was checked."""
         core = self._core
         if self._forks != _forks or not core.offer(message):
             self._wait_for_room(message)
-        if core.is_idle:
+        if core.door.waits:
             core.wake()
 
     def _checked(
-        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers, now_us: int
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers
     ) -> Message:
         """The message. Raises RecordRefused, RecordTooLarge."""
+        now_us = time_ns() // 1_000
         name, _ = check_topic(topic)
         if name is None:
             raise RecordRefused("the message names no topic")
         value, key, headers, _, _, size = check_record(value, key, headers, now_us, name)
         if self._backlog is not None:  # not only when live ends
             check_sizes(size, size, MAX_RECORD_BYTES)
-        self._topic = name
         return Message(name, value, key, headers, now_us)
 
     def _wait_for_room(self, message: Message) -> None:
@@ -228,8 +228,12 @@ class Buffer:
 
     def close(self) -> None:
         """Waits up to `close_s` until everything is delivered, also from the log. The log keeps the
-        rest. Then a destination that fails gets one more second, and `close` waits for no call of
-        the provider after `close_s`; what that call delivers later may be delivered again.
+        rest.
+
+        With a log, `close` waits for no call of the provider after `close_s`, nor after one second if
+        the destination fails; what that call delivers later may be delivered again. Without a log
+        (modes block and error) it begins no call after `close_s`, but waits for the one under way:
+        KafkaProvider's may take `delivery_s` (10 seconds). Nothing bounds the last sync of the disk.
 
         Raises NotDelivered with messages that no log keeps: all that are left in the modes block
         and error, those that were rejected, and those that the log did not accept. A second thread
@@ -253,6 +257,7 @@ class Buffer:
         with core.changed:
             if not core.closing:
                 self._close_at_s = time.monotonic() + self._close_s
+            core.door.is_open = False
             core.closing = True
             core.changed.notify_all()
         abandoned = False
@@ -291,6 +296,17 @@ class Buffer:
         self.close()
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _open_door(self, mode: Mode) -> None:
+        """Replaces `send` by the same, faster."""
+        core = self._core
+        if mode == "always" and self._backlog is not None:
+            core.door = self._backlog.door(self.send, core.wake)
+        else:
+            known = self._topics, self._names
+            core.door.serve(Message, *known, self._accept, self.send, core.wake)
+        core.open_door()
+        self.send = core.door.send  # type: ignore[method-assign]  # as said
 
     def _at_exit(self) -> None:
         """The program ends without `close`."""
@@ -352,7 +368,7 @@ class Buffer:
                 with core.changed:
                     if core.closing and self._may_end(tried=closing):
                         return
-                    if closing is core.closing and wait_s > 0 and not core.due:
+                    if closing is core.closing and wait_s > 0:
                         core.rest(min(wait_s, 0.2 if core.closing else 3600.0))
         except Abandoned:
             core.sender.close()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
-
-    from bridge.client.buffer.provider import Message
+from bridge.client.buffer.provider import Message
 
 
 class FileProvider:

@@ -9,46 +9,40 @@ all that it holds, and a new producer sends that again, in order.
 from __future__ import annotations
 
 import time
-from functools import partial
+from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException
 
 from aolog.errors import RecordRefused, UsageError
+from aolog.record import Headers
 from bridge.errors import Rejected, Unanswered
-from bridge.kafka.client import (
-    ALL_DOWN,
-    ANSWER_S,
-    DEFAULTS,
-    FIXED,
-    away,
-    let_go,
-    made,
-    words,
-)
-from bridge.kafka.client_queue import QUEUE_KBYTES, over_queue, queue_kbytes_of
+from bridge.kafka.client import FIXED, words
+from bridge.kafka.client_queue import over_queue, queue_kbytes_of
+from bridge.kafka.connection import Connection, Listener, Terms
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
 from bridge.kafka.headers import client_headers
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.settings import check
-from bridge.kafka.topic_creation import TopicCreation, impossible_name
-from bridge.kafka.topic_names import is_topic_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from aolog.record import Headers
-    from bridge.kafka.topic_creation import CreateTopics
+from bridge.kafka.topic_creation import CreateTopics
 
 _POLL_S = 0.05
 _BY_KEY = -1  # the client chooses the partition
+_FIXED: dict[str, Any] = {
+    **FIXED,
+    "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
+    # A message has no report if it was delivered: a Python call for each would take as long as
+    # sending it. What the client has no report on, and no longer has, was delivered.
+    "delivery.report.only.error": True,
+    "statistics.interval.ms": 0,  # nobody takes them while nothing is sent
+}
 _UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)  # noqa: SLF001 -- a public name
 
 _Content: TypeAlias = "tuple[str, bytes | None, bytes | None]"  # topic, value, key; None if empty
 Sendable: TypeAlias = "tuple[str, bytes | None, bytes | None, Headers, int]"
-"""A bridge.client.buffer.provider.Message, which this room does not know."""
+"""A bridge.client.buffer.provider.Message, or a plain tuple of its fields."""
 
 
 class KafkaProvider:
@@ -81,28 +75,16 @@ class KafkaProvider:
         check(settings or {})
         if not 0 < delivery_s < inf:
             raise UsageError(f"delivery_s={delivery_s!r}", hint="use a positive number of seconds")
-        self._creation = TopicCreation(
-            {**(settings or {}), "bootstrap.servers": bootstrap_servers}, create_topics
+        self._connection = Connection(
+            bootstrap_servers,
+            {"linger.ms": 1, **(settings or {})},  # a flush waits for it
+            Listener(_taken_elsewhere, _taken_elsewhere),
+            Terms(create_topics=create_topics),
         )
         self._queue_kbytes = queue_kbytes_of(settings or {})
-        self._value_bytes_max = self._queue_kbytes * 1024
-        self._settings: dict[str, Any] = {
-            **DEFAULTS,
-            "linger.ms": 1,  # a flush waits for it
-            QUEUE_KBYTES: self._queue_kbytes,
-            **(settings or {}),
-            "partitioner": "murmur2",  # as Java's; messages without a key go to one partition, too
-            **FIXED,
-            # A message has no report if it was delivered: a Python call for each would take as long as
-            # sending it. What the client has no report on, and no longer has, was delivered.
-            "delivery.report.only.error": True,
-            "bootstrap.servers": bootstrap_servers,
-            "error_cb": self._on_error,
-        }
         self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
         self._producer: RowProducer | None = None
-        self._queue_plain: Callable[..., bool] | None = None  # the producer's
         self._found: set[str] = set()  # topics
         # Of each message since the last flush: itself, and when it was queued.
         self._messages: list[Sendable] = []
@@ -110,42 +92,28 @@ class KafkaProvider:
         self._late_s = inf  # no message is late before this time
         # The reports on messages that failed, in their order: topic, value and key, and the error.
         self._reports: list[tuple[_Content, KafkaError]] = []
-        self._report = partial(self._on_report, self._reports)
         self._unreported = False  # a producer ended before it reported on all of its messages
         # Why the first failed message was not delivered, until `flush` reports it.
         self._failed: str | None = None
         # Hashes of messages that were refused in one request: any of them may be the bad one, so
         # each is sent alone.
         self._suspects: set[int] = set()
-        self._last_error = "no answer"
-
-    def _on_error(self, error: KafkaError) -> None:
-        # ALL_DOWN has no reason; a producer that ends reports only that it was purged.
-        if error.code() != ALL_DOWN and self._producer is not None:
-            self._last_error = away(error.str(), self._settings["bootstrap.servers"])
 
     def open(self) -> None:
-        """Makes a producer. Raises Unanswered if the cluster does not answer."""
-        producer = self._make()
-        try:
-            producer.list_topics(timeout=ANSWER_S)
-        except KafkaException as error:
-            failure = words(error)
-        else:
-            return
-        producer.poll(0)  # its callbacks have the reason
-        raise Unanswered(f"{failure} ({self._last_error})")
+        """Makes a producer. The first message to a topic finds out whether the cluster answers."""
+        self._make()
 
     def _make(self) -> RowProducer:
-        producer = self._producer = made(partial(RowProducer, reports=True), self._settings)
-        self._queue_plain = producer.queue_plain
-        return producer
+        self._connection.identity.forget()  # no cursor of ours belongs to a cluster
+        self._connection.open(_FIXED, reports=True)
+        self._producer = self._connection.opened
+        return self._producer
 
     def _end_producer(self) -> None:
         """Nothing that the producer holds is sent any more, except what is on the wire."""
-        producer, self._producer, self._queue_plain = self._producer, None, None
+        producer, self._producer = self._producer, None
+        self._connection.close()
         if producer is not None:
-            let_go(producer)
             self._take_failures(producer)
             self._unreported = self._unreported or len(producer) > 0
 
@@ -153,27 +121,29 @@ class KafkaProvider:
 
     def send(self, message: Sendable) -> None:
         """Queues a message. Raises Rejected, Unanswered, KafkaException."""
-        topic, value, key, headers, timestamp_us = message
-        queue = self._queue_plain
-        taken = (
-            queue is not None
-            and self._failed is None
-            and not self._suspects
-            and not headers
-            and topic in self._found
-            and queue(topic, value, key, timestamp_us // 1_000 or (1 if timestamp_us else 0))
-        )
-        if not taken:
-            self._check()  # a later message would overtake one that failed
-            if self._suspects and hash(message) in self._suspects:
-                self._send_alone(message)
-                return
+        self._check()  # a later message would overtake one that failed
+        if self._suspects and hash(message) in self._suspects:
+            self._send_alone(message)
+        else:
             self._queue(message)
+            self._add([message])
+
+    def send_all(self, messages: list[Sendable], at: int) -> int:
+        """Queues plain messages from this index on. Returns the index of the first one that is left to `send`."""
+        queue = None if self._producer is None else self._producer.queue_all
+        if queue is None or self._failed is not None or self._suspects:
+            return at
+        end = queue(self._found, messages, at)
+        if end > at:
+            self._add(messages[at:end])
+        return end
+
+    def _add(self, queued: list[Sendable]) -> None:
         now_s = time.monotonic()
         if not self._messages:
             self._late_s = now_s + self._delivery_s
-        self._messages.append(message)
-        self._times_s.append(now_s)
+        self._messages += queued
+        self._times_s += [now_s] * len(queued)
         if now_s >= self._late_s:
             self._poll()
 
@@ -182,9 +152,7 @@ class KafkaProvider:
         self._wait()
         self._check()
         self._queue(message)
-        self._messages.append(message)
-        self._times_s.append(time.monotonic())
-        self._late_s = self._times_s[-1] + self._delivery_s
+        self._add([message])
         self._wait()
         self._suspects.discard(hash(message))
         if self._failed is None:
@@ -212,19 +180,17 @@ class KafkaProvider:
         if producer is None:  # the last one ended
             producer = self._make()
         if topic not in self._found:
-            self._find(producer, topic)
+            self._find(topic)
         all_headers: Any = None
         try:
             if headers:
                 all_headers = list(client_headers(headers))
-            if value is not None and len(value) > self._value_bytes_max:
-                raise Rejected(f"{TOO_LARGE}: {over_queue(len(value), self._queue_kbytes)}")
+            if (why := over_queue(len(value or b""), self._queue_kbytes)) is not None:
+                raise Rejected(f"{TOO_LARGE}: {why}")
         except (RecordRefused, TypeError) as error:
             raise Rejected(f"the client cannot take the message: {error}") from None
-        time_ms = timestamp_us // 1_000
-        if time_ms < 1 and timestamp_us:
-            time_ms = 1  # 0 would be the present
-        report = self._report if self._queue_plain is None else None
+        time_ms = max(1, timestamp_us // 1_000) if timestamp_us else 0  # which is the present
+        report = self._on_report if producer.queue_all is None else None
         while True:
             try:
                 producer.produce(topic, value, key, _BY_KEY, report, None, time_ms, all_headers)
@@ -241,17 +207,18 @@ class KafkaProvider:
             self._poll()
             self._check()
 
-    def _find(self, producer: RowProducer, topic: str) -> None:
+    def _find(self, topic: str) -> None:
         """Returns if there is such a topic. Raises Rejected, Unanswered."""
-        if not is_topic_name(topic):
-            raise Rejected(impossible_name(topic).reason)
+        found: int | Refusal | None = None
         try:
-            found = producer.list_topics(topic, timeout=ANSWER_S).topics[topic]
-        except KafkaException as error:
-            raise Unanswered(words(error)) from None
-        partitions = self._creation.partitions(topic, found)
-        if isinstance(partitions, Refusal):
-            raise (Rejected if partitions.is_poison else Unanswered)(partitions.reason)
+            found = self._connection.partitions(topic)
+        except Unanswered as error:
+            reason = str(error)
+        if found is None:
+            raise Unanswered(self._connection.unanswered(reason))
+        if isinstance(found, Refusal):
+            raise (Rejected if found.is_poison else Unanswered)(found.reason)
+        self._connection.answered()
         self._found.add(topic)
 
     # --- outcomes -----------------------------------------------------------------------------
@@ -271,8 +238,9 @@ class KafkaProvider:
             producer.purge(in_flight=False)
         if fatal is None and time.monotonic() >= self._late_s and self._is_late():
             fatal = f"no answer within {self._delivery_s:g} s"
-        if fatal is not None:
-            self._give_up(fatal)
+        if fatal is not None:  # messages without an outcome count as not delivered
+            self._failed = self._failed or fatal
+            self._end_producer()
 
     def _is_late(self) -> bool:
         """Whether a message without an outcome has taken too long. Sets when one will have. Only the number
@@ -284,11 +252,6 @@ class KafkaProvider:
             return False
         self._late_s = self._times_s[-under_way:][0] + self._delivery_s
         return time.monotonic() >= self._late_s
-
-    def _give_up(self, why: str) -> None:
-        """Messages without an outcome count as not delivered, and the producer ends."""
-        self._failed = self._failed or why
-        self._end_producer()
 
     def _wait(self) -> None:
         """Until every outcome is known, for little more than `delivery_s`."""
@@ -346,11 +309,8 @@ class KafkaProvider:
         self._forget_reports()
 
     def _forget_reports(self) -> None:
-        if self._failed is not None or self._unreported:
-            self._failed, self._reports, self._unreported = None, [], False
-            self._report = partial(
-                self._on_report, self._reports
-            )  # no report on what was forgotten
+        """A producer that has failed was ended before: it has no more of them."""
+        self._failed, self._reports, self._unreported = None, [], False
 
     def _take_failures(self, producer: RowProducer) -> None:
         """Those that the compiled half noted."""
@@ -366,12 +326,13 @@ class KafkaProvider:
         if self._failed is None:
             self._failed = _words_of(error)
 
-    def _on_report(
-        self, reports: list[tuple[_Content, KafkaError]], error: KafkaError, message: Any
-    ) -> None:
+    def _on_report(self, error: Any, message: Any) -> None:
         """The client calls it for a message that failed."""
-        if reports is self._reports:  # otherwise it is about what was forgotten
-            self._note((message.topic(), message.value() or None, message.key() or None), error)
+        self._note((message.topic(), message.value() or None, message.key() or None), error)
+
+
+def _taken_elsewhere(_: KafkaError) -> None:
+    """An error that also ends messages, which say so."""
 
 
 def _words_of(error: KafkaError) -> str:

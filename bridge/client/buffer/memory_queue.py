@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from bridge.client.buffer.provider import Message
+from bridge.client.buffer.provider import Message
+from bridge.client.compiled import compiled
 
 _OVERHEAD_BYTES = 300  # of a message in memory, in addition to its key and value
 
@@ -38,91 +37,118 @@ class Batch:
         """The indices of the messages that are not done."""
         if 1 not in self.done:
             return range(len(self.done))
+        if 0 not in self.done:
+            return ()
         return [i for i, done in enumerate(self.done) if not done]
 
-    def add(self, message: Message, address: int) -> None:
-        """Appends a message of the backlog."""
-        self.addresses[len(self.messages)] = address
-        self.messages.append(message)
-        self.done.append(0)
+    def add(self, messages: dict[int, Message]) -> None:
+        """Appends messages of the backlog, by their addresses."""
+        self.addresses.update(enumerate(messages, len(self.messages)))
+        self.messages += messages.values()
+        self.done += bytes(len(messages))
 
     def not_done(self) -> Batch:
         """The messages that are not done, as a new batch. All are in the backlog."""
         rest = Batch()
-        for i in self.left():
-            rest.add(self.messages[i], self.addresses[i])
+        rest.add({self.addresses[i]: self.messages[i] for i in self.left()})
         return rest
 
 
-class MemoryQueue:
-    """Not thread-safe. bytes: of all its messages, approximately. messages_max, bytes_max, age_max_s: `append`
-    takes nothing beyond these. The age is that of the oldest message when the next one comes, by their
-    timestamps: a clock that is set forward ends a live phase early, which loses nothing."""
+class PythonQueue:
+    """Messages in order, with a bound on their number, bytes and age: `append` takes nothing beyond these. The age is
+    that of the oldest message when the next one comes, by their timestamps: a clock that is set forward ends a live
+    phase early, which loses nothing.
 
-    def __init__(self, messages_max: int, bytes_max: int, age_max_s: float) -> None:
-        self._entries: deque[Message] = deque()
-        self._messages_max, self._bytes_max, self._age_max_us = (
-            messages_max,
-            bytes_max,
-            age_max_s * 1e6,
-        )
-        self.bytes = 0
+    The compiled one has a `send` of its own, which any thread may call, without a lock: it appends a plain message
+    while `is_open`. Its calls are atomic."""
+
+    is_open = waits = False
+    send: Callable[..., None]
+
+    def __init__(self, messages_max: float, bytes_max: float, age_max_us: float) -> None:
+        self._messages: deque[Message] = deque()
+        self._messages_max, self._bytes_max = messages_max, bytes_max
+        self._age_max_us = age_max_us
+        self.bytes = 0  # of all its messages, approximately
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def append(self, message: Message) -> bool:
+        """Takes it. False, and nothing is changed, if a bound is reached."""
+        messages = self._messages
+        if messages and (
+            len(messages) >= self._messages_max
+            or self.bytes >= self._bytes_max
+            or message[4] - messages[0][4] > self._age_max_us
+        ):
+            return False
+        messages.append(message)
+        self.bytes += bytes_of(message)
+        return True
+
+    def first(self, count: int) -> list[Message]:
+        """The oldest messages, at most so many, which stay here."""
+        return list(islice(self._messages, count))
+
+    def drop(self, count: int) -> None:
+        """Removes the oldest messages."""
+        for _ in range(min(count, len(self._messages))):
+            self.bytes -= bytes_of(self._messages.popleft())
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Puts them before all others."""
+        self._messages.extendleft(reversed(messages))
+        self.bytes += sum(map(bytes_of, messages))
+
+    def serve(self, *given: Any) -> None:
+        """Takes what the compiled one does; `send` is `otherwise`."""
+        *_, self.send, _ = given
+
+
+Queue: type[PythonQueue] = compiled("Queue") or PythonQueue
+
+
+class MemoryQueue:
+    """Not thread-safe, but for `queue`. The arguments are those of PythonQueue."""
+
+    def __init__(self, messages_max: float, bytes_max: float, age_max_us: float) -> None:
+        self.queue = Queue(messages_max, bytes_max, age_max_us)
         self._batch = Batch()  # the first messages, while they are delivered; otherwise empty
         self._poured = 0  # of those in the batch, how many left this queue for the backlog
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.queue)
 
     def append(self, message: Message) -> bool:
-        """Takes it. False, and nothing is changed, if a bound is reached."""
-        entries = self._entries
-        if entries and (
-            len(entries) >= self._messages_max
-            or self.bytes >= self._bytes_max
-            or message[4] - entries[0][4] > self._age_max_us
-        ):
-            return False
-        entries.append(message)
-        # As bytes_of, whose call would take as long as the rest.
-        self.bytes += len(message[1] or b"") + len(message[2] or b"") + _OVERHEAD_BYTES
-        return True
+        """As that of PythonQueue."""
+        return self.queue.append(message)
 
     def take(self, count: int) -> Batch:
         """The oldest messages, at most so many, for a delivery. They stay here until `settle`."""
-        self._batch = Batch(islice(self._entries, count))
+        self._batch = Batch(self.queue.first(count))
         self._poured = 0
         return self._batch
 
     def settle(self) -> None:
         """The delivery has ended: removes what is done of its batch."""
-        entries, done, first = self._entries, self._batch.done, self._poured
-        if len(entries) == len(done) - first and 0 not in done:  # mostly nothing came meanwhile
-            entries.clear()
-            self.bytes = 0
-            first = len(done)
-        kept = []
-        for i in range(first, len(done)):
-            message = entries.popleft()
-            if done[i]:
-                self.bytes -= bytes_of(message)
-            else:
-                kept.append(message)
-        entries.extendleft(reversed(kept))
+        batch, first = self._batch, self._poured
+        self.queue.drop(len(batch) - first)
+        if 0 in batch.done:
+            self.queue.put_back([batch.messages[i] for i in batch.left() if i >= first])
         self._batch, self._poured = Batch(), 0
 
     def pour(self, store: Callable[[Message], int]) -> None:
         """Empties it, in order. store: stores a message elsewhere, and returns its address, which the batch
         under delivery notes. If it raises, that message and later ones stay. Leaves out what is done."""
         batch = self._batch
-        while self._entries:
-            message = self._entries[0]
-            i = self._poured
+        while found := self.queue.first(1):
+            message, i = found[0], self._poured
             if i >= len(batch):
                 store(message)
             elif not batch.done[i]:
                 batch.addresses[i] = store(message)
-            self._entries.popleft()
-            self.bytes -= bytes_of(message)
+            self.queue.drop(1)
             self._poured += 1
 
     def take_all(self) -> list[Message]:

@@ -6,26 +6,22 @@ more for tests, and the tests that every provider has to pass.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from aolog.errors import counted
+from aolog.record import Headers
 from bridge.errors import DestinationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from aolog.record import Headers
 
 
 class Message(NamedTuple):
-    """A message to deliver. timestamp_us: when `Buffer.send` accepted it, in microseconds since the
-    epoch; 0: unknown."""
+    """A message to deliver."""
 
     topic: str
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
-    timestamp_us: int = 0
+    timestamp_us: int = 0  # since the epoch: when `Buffer.send` accepted it; 0: unknown
 
 
 class NotDelivered(DestinationError):
@@ -56,11 +52,12 @@ class Provider(Protocol):
     `retry_wait_s`, longer each time, opens it again, and sends again what was not delivered. A
     rejected message is removed when all messages before it are delivered.
 
-    name: for logs and errors. retry_wait_s: seconds before the first new try, at least 0.01.
+    `send_all(messages, at)` is optional: it accepts the messages of a list from an index on, as `send` would each, and
+    returns the index of the first one that is left to `send`.
     """
 
-    name: str
-    retry_wait_s: float
+    name: str  # for logs and errors
+    retry_wait_s: float  # before the first new try, at least 0.01
 
     def open(self) -> None:
         """Called before the first message, and after `close`. Raises if it cannot."""

@@ -4,20 +4,16 @@ after a failure closes it and pauses."""
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from aolog.errors import as_utf8, counted
+from bridge.client.buffer.memory_queue import Batch
+from bridge.client.buffer.provider import Message, Provider
 from bridge.deliver.backoff import Backoff
 from bridge.errors import Rejected
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterable, Iterator
-
-    from bridge.client.buffer.memory_queue import Batch
-    from bridge.client.buffer.provider import Message, Provider
 
 _log = logging.getLogger("bridge.buffer")
 
@@ -39,12 +35,8 @@ def _not_acknowledged(failed: Iterable[int], count: int) -> ConnectionError:
 
 
 class ProviderSender:
-    """For one thread.
-
-    on_rejected: stores a message that will never be accepted, or raises; then it is called again
-    later. retry_max_s: the longest pause. error: the last failure, until a message is delivered.
-    healthy_since_s: when the last pause ended. delivered, rejected: numbers of messages.
-    """
+    """For one thread. on_rejected: stores a message that will never be accepted, or raises; then it is called
+    again later. retry_max_s: the longest pause."""
 
     def __init__(
         self,
@@ -60,10 +52,10 @@ class ProviderSender:
         self._on_rejected = on_rejected
         self._clock = clock
         self._backoff = Backoff(RETRY_MIN_S, max(RETRY_MIN_S, retry_max_s), entropy)
-        self._open = self._can_store = False
-        self._retry_at_s = self.healthy_since_s = -float("inf")
-        self.error: str | None = None
-        self.delivered = self.rejected = 0
+        self._open = False
+        self._retry_at_s = self.healthy_since_s = -float("inf")  # when the last pause ends
+        self.error: str | None = None  # the last failure, until a message is delivered
+        self.delivered = self.rejected = 0  # messages
 
     @property
     def wait_s(self) -> float:
@@ -83,9 +75,8 @@ class ProviderSender:
             if not self._open:
                 self._open = True  # also if it fails: then it is closed
                 self._provider.open()
-            while rejected := self._send(batch, left):
-                for i, why in rejected:
-                    self._store_rejected(batch, i, why)
+            while (rejected := self._send(batch, left)) is not None:
+                self._store_rejected(batch, *rejected)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
             failure = error
         if failure is None:
@@ -97,27 +88,29 @@ class ProviderSender:
             del failure  # its traceback refers to this frame: a cycle
         return self.error
 
-    def _send(self, batch: Batch, left: Iterator[int]) -> list[tuple[int, str]]:
-        """Delivers the messages with these indices. Returns those that are rejected, and why. Those before
-        them are done by then: otherwise the next program would reject and store them once more. Stops at
-        the first rejected one, unless the last one could be stored: messages sent after one that cannot be
-        stored would be sent again. Raises if a message is not done."""
+    def _send(self, batch: Batch, left: Iterator[int]) -> tuple[int, str] | None:
+        """Delivers the messages with these indices, up to the first that is rejected. Returns that one, and why.
+        Those before it are done by then: otherwise the next program would reject and store it once more.
+        Those after it wait until it is stored: otherwise they would be sent again if it cannot be. Raises if a
+        message is not done."""
         send, messages, done = self._provider.send, batch.messages, batch.done
+        send_all = None if 1 in done else getattr(self._provider, "send_all", None)
         taken: list[int] = []
-        rejected: list[tuple[int, str]] = []
+        rejected: tuple[int, str] | None = None
         failure: Exception | None = None
         for i in left:
             try:
-                send(messages[i])
+                end = i if send_all is None else send_all(messages, i)
+                if end <= i:
+                    send(messages[i])
             except Rejected as error:
-                rejected.append((i, _words(error)))
-                if self._can_store:
-                    continue
+                rejected = i, _words(error)
                 break
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
                 failure = error  # flush what was accepted before
                 break
             taken.append(i)
+            taken += islice(left, max(0, end - i - 1))  # that `send_all` sent, too
         failed = self._provider.flush() if taken else ()
         unanswered = {taken[position] for position in failed}
         if len(taken) == len(done) and not unanswered:
@@ -137,9 +130,7 @@ class ProviderSender:
 
     def _store_rejected(self, batch: Batch, i: int, why: str) -> None:
         _log.error("%s: a message is rejected: %s", self.name, why)
-        self._can_store = False
         self._on_rejected(batch.messages[i], why)
-        self._can_store = True
         batch.done[i] = 1
         self.rejected += 1
 

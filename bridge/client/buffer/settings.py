@@ -32,19 +32,15 @@ class Settings(NamedTuple):
 
 
 class BufferStatus(NamedTuple):
-    """A moment of a Buffer.
+    """A moment of a Buffer. Counts of messages."""
 
-    state: `live`; `buffering`; or `blocked`: in mode block, while the destination fails. in_memory:
-    messages in memory that are not known to be delivered. in_backlog: messages on disk that are
-    still to be delivered. delivered, rejected: since the Buffer was opened. lost: messages that
-    retention or damage removed before they were delivered. error: the last failure, until a
-    message is delivered; or for how long the destination has given no answer, after one second.
-    """
-
+    # live; buffering: through the log, as mode always does at all times; blocked: in mode block, while the
+    # destination fails
     state: str
-    in_memory: int
-    in_backlog: int
-    delivered: int
-    rejected: int
-    lost: int
+    in_memory: int  # and not known to be delivered
+    in_backlog: int  # on disk, and still to be delivered
+    delivered: int  # since the Buffer was opened
+    rejected: int  # as well
+    lost: int  # retention or damage removed them before they were delivered
+    # The last failure, until a message is delivered; or, after one second, how long no answer came.
     error: str | None

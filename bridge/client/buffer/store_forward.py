@@ -26,24 +26,19 @@ backlog; the next Buffer delivers it, some messages perhaps again.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, UsageError
 from aolog.log.interruption import nested_call
+from bridge.client.buffer.backlog import Backlog
 from bridge.client.buffer.memory_queue import Batch, MemoryQueue, bytes_of
-from bridge.client.buffer.provider import NotDelivered
+from bridge.client.buffer.provider import Message, NotDelivered, Provider
 from bridge.client.buffer.provider_sender import ProviderSender
-from bridge.client.buffer.settings import BufferStatus
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
-    from bridge.client.buffer.backlog import Backlog
-    from bridge.client.buffer.provider import Message, Provider
-    from bridge.client.buffer.settings import Settings
+from bridge.client.buffer.settings import BufferStatus, Settings
 
 _log = logging.getLogger("bridge.buffer")
 
@@ -56,11 +51,8 @@ class Abandoned(Exception):
 
 
 class StoreForward:
-    """See the module. Any thread may call `offer` and `status`; one thread calls `turn`.
-
-    backlog: None in the modes block and error. on_rejected: stores a message that will never be
-    accepted, or raises; then it is called again later.
-    """
+    """See the module. Any thread may call `offer` and `status`; one thread calls `turn`. on_rejected: see
+    ProviderSender."""
 
     def __init__(
         self,
@@ -72,24 +64,24 @@ class StoreForward:
         clock: Callable[[], float] = time.monotonic,
         entropy: random.Random | None = None,
     ) -> None:
-        self._lock = lock = threading.RLock()
-        self.changed = threading.Condition(lock)  # `offer` takes the lock itself: that costs less
+        self.changed = threading.Condition()
         # Undocumented, but Condition itself calls it; any other test would cost more.
-        self._is_locked: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
+        self._is_locked: Callable[[], bool] = self.changed._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
         self.sender = ProviderSender(
             provider, on_rejected, retry_max_s=settings.retry_max_s, clock=clock, entropy=entropy
         )
-        self._backlog = backlog
+        self._backlog = backlog  # None in the modes block and error
         self.settings = settings
         self.name = provider.name
         self._clock = clock
+        # Messages on disk that are not delivered, less those that the backlog accepted.
         self._on_disk = 0 if backlog is None else backlog.lag
         self._live = backlog is None or (settings.mode != "always" and backlog.is_empty)
-        self._blocks = settings.mode == "block"
-        age_max_s = NOTHING_DUE_S if backlog is None else settings.live_age_s
-        self._memory = MemoryQueue(settings.memory_messages, settings.memory_bytes, age_max_s)
+        age_max_us = NOTHING_DUE_S if backlog is None else settings.live_age_s * 1e6
+        self._memory = MemoryQueue(settings.memory_messages, settings.memory_bytes, age_max_us)
         self._read = Batch()  # of the backlog, to be delivered before all else
-        self._at_end = self._live  # the backlog was read to its end, and nothing was appended since
+        # What the backlog had accepted when it was read to its end; -1: it was not.
+        self._read_of = 0 if self._live else -1
         self._uncommitted = False  # the reader has passed messages that the cursor has not
         self._leave_out: set[int] = set()  # addresses in the backlog that are delivered
         self._given_back: list[Message] = []
@@ -100,25 +92,35 @@ class StoreForward:
         self.closing = False  # set under the lock; then nothing more is accepted
         self.failed: BaseException | None = None  # see the module
         self.full: StorageFull | None = None  # why the backlog accepts nothing now
-        self.is_idle = False  # the sending thread waits, and the next message wakes it
+        # Plain messages join without the lock while it `is_open`; the next one wakes the sending thread that `waits`.
+        self.door: Any = self._memory.queue
 
     def fail(self, error: BaseException) -> None:
         """Every later call reports this error; the sending thread ends."""
         with self.changed:
             self.failed = self.failed or error
+            self.door.is_open = False
             self.changed.notify_all()
 
     def rest(self, wait_s: float) -> None:
         """The sending thread waits for so long, or until something happens. Under the lock."""
-        self.is_idle = self.sender.wait_s <= 0  # in a pause after a failure no message helps
-        self.changed.wait(wait_s)
-        self.is_idle = False
+        # In a pause after a failure no message helps.
+        self.door.waits = self.sender.wait_s <= 0
+        if not self.due:  # asked after `waits` is set: a message may join without the lock
+            self.changed.wait(wait_s)
+        self.door.waits = False
 
     def wake(self) -> None:
         """Something was accepted: ends `rest`."""
         with self.changed:
-            self.is_idle = False  # once: other messages come before the thread runs
+            self.door.waits = False  # once: others come before the thread runs
             self.changed.notify_all()
+
+    def open_door(self) -> None:
+        """Opens it, or shuts it: see `offer`. Under the lock."""
+        takes = self._live or self.settings.mode == "always"
+        shut = self.closing or self._given_back or self.failed is not None
+        self.door.is_open = takes and not shut and not self._is_blocked
 
     def refuse_nested(self) -> None:
         """Raises UsageError within another call of the same thread, such as in a signal handler or
@@ -132,24 +134,25 @@ class StoreForward:
         """Accepts a message. False: there is no room now (modes block and error, and with a
         retention that blocks). Raises LogClosed while closing, NotDelivered in mode error after a
         delivery failed, UsageError within another call or after a failure, and what Writer raises."""
-        if self._is_locked():
-            raise nested_call("buffer")
-        with self._lock:
+        self.refuse_nested()
+        with self.changed:
             try:
-                if self.closing or self._given_back or self.failed is not None:
-                    self.refuse()
-                    self.raise_given_back()
-                if self._live:
-                    if self._blocks and self.sender.error is not None:
-                        return False
-                    if self._memory.append(message):
-                        return True
+                self.refuse()
+                self.raise_given_back()
+                if self._is_blocked:
+                    return False
+                if self._live and self._memory.append(message):
+                    return True
                 return self._backlog is not None and self._store(message, self._backlog)
             except AologError:
                 raise
             except BaseException as error:
                 self.fail(error)
                 raise
+
+    @property
+    def _is_blocked(self) -> bool:
+        return self.settings.mode == "block" and self.sender.error is not None
 
     def refuse(self) -> None:
         """Raises if nothing is accepted any more."""
@@ -168,7 +171,7 @@ class StoreForward:
         try:
             if self._memory:
                 self._pour()
-            self._append(message)
+            backlog.append(message)
         except RetentionFull:
             if backlog.blocks:
                 return False  # cannot wait here: making room needs this lock
@@ -180,28 +183,22 @@ class StoreForward:
         delivered. Under the lock."""
         if self._given_back:
             given_back, self._given_back = self._given_back, []
+            self.open_door()
             raise NotDelivered(self.name, self._given_back_why, given_back)
 
     def _end_live(self, why: str) -> None:
         """From now on through the backlog, in which `_pour` puts what memory holds."""
         _log.warning("%s: through the backlog from now on: %s", self.name, why)
-        self._live = False
+        self._live = self.door.is_open = False
 
     def _pour(self) -> None:
         """Moves memory to the backlog, in order, where it survives a crash of the process. Raises
         StorageError; then the rest stays in memory, before all later messages."""
         assert self._backlog is not None
         if self._memory:
-            self._memory.pour(self._append)
+            self._memory.pour(self._backlog.append)
             self._backlog.flush()
             self.full = None
-
-    def _append(self, message: Message) -> int:
-        assert self._backlog is not None
-        address = self._backlog.append(message)
-        self._on_disk += 1
-        self._at_end = False
-        return address
 
     # --- delivering ---------------------------------------------------------------------------
 
@@ -257,8 +254,10 @@ class StoreForward:
                 self._end_live(failure)
                 self._pour()
             elif self.settings.mode == "error":
+                self.door.is_open = False
                 self._given_back += self._memory.take_all()
                 self._given_back_why = failure
+            self.open_door()
         return 0.0
 
     def _deliver(self, batch: Batch) -> str | None:
@@ -286,17 +285,19 @@ class StoreForward:
         assert backlog is not None
         if self._read_on():
             return self._deliver_read()
-        with self.changed:  # nothing can be appended meanwhile
+        with self.changed:  # nothing can be appended meanwhile, but through the door
+            accepted = backlog.accepted
             backlog.flush()
             if not self._memory:  # otherwise the flush may have had nothing to write
                 self.full = None
             while self._read_on():
                 pass  # no more than the writer's memory held
-            self._at_end = True
+            self._read_of = accepted
             wait_s = self._until_live_s()
             if wait_s <= 0:
                 _log.info("%s: live", self.name)
                 self._live = True
+                self.open_door()
                 return 0.0
         if self._read:
             return self._deliver_read()
@@ -309,33 +310,30 @@ class StoreForward:
         backlog = self._backlog
         assert backlog is not None
         lost = backlog.lost
-        found = backlog.read()
-        for address, message in found:
-            if address in self._leave_out:
-                self._leave_out.discard(address)
-            else:
-                self._read.add(message, address)
+        messages = backlog.read()
+        found = bool(messages)
+        for address in self._leave_out & messages.keys():
+            del messages[address]
+            self._leave_out.discard(address)
+        self._read.add(messages)
         passed = {address for address in self._leave_out if address < backlog.address}
         self._leave_out -= passed
         with self.changed:
-            self._uncommitted |= bool(found)
+            self._uncommitted |= found
             # Retention removed them, but they were delivered: they are not lost.
             backlog.lost -= min(len(passed), backlog.lost - lost)
             self._on_disk -= backlog.lost - lost
-        return bool(found)
+        return found
 
     def _until_live_s(self) -> float:
         """Seconds until live may begin, at the end of the backlog: the destination has to be
-        healthy for a while. None where memory holds what a full disk did not take."""
+        healthy for a while. 0 where memory holds what a full disk did not take."""
         if self.settings.mode == "always":
             return NOTHING_DUE_S
         if self._memory:
             return 0.0
-        held = sum(map(bytes_of, self._read.messages))
-        if (
-            len(self._read) > self.settings.memory_messages // 2
-            or held > self.settings.memory_bytes // 2
-        ):
+        held, room = sum(map(bytes_of, self._read.messages)), self.settings
+        if len(self._read) > room.memory_messages // 2 or held > room.memory_bytes // 2:
             return NOTHING_DUE_S  # live would end before this is delivered
         return self.sender.healthy_since_s + self.settings.live_after_s - self._clock()
 
@@ -373,7 +371,8 @@ class StoreForward:
     @property
     def all_delivered(self) -> bool:
         """Whether nothing is left to do, in memory and on disk. Under the lock."""
-        return self._at_end and not (self._memory or self._read or self._uncommitted)
+        is_read = self._backlog is None or self._read_of == self._backlog.accepted
+        return is_read and not (self._memory or self._read or self._uncommitted)
 
     @property
     def due(self) -> bool:
@@ -385,6 +384,7 @@ class StoreForward:
         with self.changed:
             self._given_back.append(message)
             self._given_back_why = why
+            self.door.is_open = False
 
     @property
     def why(self) -> str:
@@ -425,13 +425,11 @@ class StoreForward:
     def status(self) -> BufferStatus:
         """A consistent moment. From any thread."""
         with self.changed:
-            state = "live" if self._live else "buffering"
-            if self._live and self.settings.mode == "block" and self.sender.error is not None:
-                state = "blocked"
+            state = "blocked" if self._is_blocked else "live" if self._live else "buffering"
             return BufferStatus(
                 state,
                 len(self._memory),
-                self._on_disk,
+                self._on_disk + (0 if self._backlog is None else self._backlog.accepted),
                 self.sender.delivered,
                 self.sender.rejected,
                 0 if self._backlog is None else self._backlog.lost,

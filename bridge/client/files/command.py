@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli.options import log_format_option
-from bridge.cli.running import beside, on_signals
 
 if TYPE_CHECKING:
-    from bridge.client.files.file_config import (
-        ArchiveClient,
-        ConsumerClient,
-        FileClient,
-        ProducerClient,
-    )
-    from bridge.operate.log_lines import LogFormat
+    from bridge.config.run_options import LogFormat
 
 _log = logging.getLogger("bridge.files")
-_LOOK_S = 0.2
 
 
 @click.command
@@ -56,6 +46,7 @@ def files(*, config: str, log_format: LogFormat, verbose: bool) -> None:
       5  another process runs with the same log
       6  the cluster refused something
     """
+    from bridge.client.files import file_clients
     from bridge.client.files.file_config import ProducerClient, load_file_client
     from bridge.operate.log_lines import set_up
 
@@ -64,34 +55,5 @@ def files(*, config: str, log_format: LogFormat, verbose: bool) -> None:
     for notice in client.options.notices:
         _log.warning("%s", notice)
     if isinstance(client.table, ProducerClient):
-        sys.exit(_send(client, client.table))
-    _receive(client, client.table)
-
-
-def _send(client: FileClient, table: ProducerClient) -> int:
-    from bridge.client.files.file_clients import bridge_config
-    from bridge.client.files.intake import Intake
-    from bridge.supervise.supervisor import Supervisor
-
-    config = bridge_config(client, table)
-    over = threading.Event()
-    with closing(Intake(client, table)) as intake:
-        supervisor = Supervisor(config)
-        on_signals(supervisor.stop)
-
-        def run() -> None:
-            while not over.wait(_LOOK_S):
-                intake.step()
-
-        with beside(run, stop=over.set, on_end=supervisor.stop):
-            return supervisor.run()
-
-
-def _receive(client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
-    from bridge.client.files.file_clients import TopicToFiles
-
-    stop = threading.Event()
-    on_signals(stop.set)
-    with closing(TopicToFiles(client, table)) as running:
-        while not stop.is_set():
-            running.step()
+        sys.exit(file_clients.send(client, client.table))
+    file_clients.receive(client, client.table)

@@ -7,21 +7,27 @@ ArchiveClient     topics ► LogTap ► log ► DailyFiles ► a file a day
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+import threading
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
 from urllib.parse import quote
 
+from bridge.cli.running import beside, on_signals
 from bridge.client.files import file_system as files
-from bridge.client.files.file_config import ArchiveClient, ConsumerClient, ProducerClient
+from bridge.client.files.file_config import (
+    ArchiveClient,
+    ConsumerClient,
+    FileClient,
+    ProducerClient,
+)
 from bridge.client.files.file_sinks import CountedFiles, DailyFiles
-from bridge.client.files.intake import CURSOR
+from bridge.client.files.intake import CURSOR, Intake
 from bridge.client.files.log_tap import LogTap
+from bridge.client.heartbeat import Heartbeat
 from bridge.config.load import load
-
-if TYPE_CHECKING:
-    from bridge.client.files.file_config import FileClient
-    from bridge.client.heartbeat import Heartbeat
-    from bridge.config.models import Config
+from bridge.config.models import Config
+from bridge.supervise.supervisor import Supervisor
 
 _LOOK_S = 0.2
 # The bridge's own: it repeats until a record is acknowledged.
@@ -43,46 +49,52 @@ def bridge_config(client: FileClient, table: ProducerClient) -> Config:
     return load(None, over)
 
 
-class TopicToFiles:
-    """A ConsumerClient or an ArchiveClient. Raises as LogTap and the sinks do, and OSError."""
+def send(client: FileClient, table: ProducerClient) -> int:
+    """Runs a ProducerClient until a signal comes. The exit status."""
+    over = threading.Event()
+    with closing(Intake(client, table)) as intake:
+        supervisor = Supervisor(bridge_config(client, table))
+        on_signals(supervisor.stop)
 
-    def __init__(self, client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
-        self._client = client
-        client.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        options = client.options
-        if isinstance(table, ConsumerClient) and table.heartbeat_interval is not None:
+        def run() -> None:
+            while not over.wait(_LOOK_S):
+                intake.step()
+
+        with beside(run, stop=over.set, on_end=supervisor.stop):
+            return supervisor.run()
+
+
+def receive(client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
+    """Runs a ConsumerClient or an ArchiveClient until a signal comes. What is in the log and in no file then is
+    written by the next run. Raises as LogTap and the sinks do, and OSError."""
+    stop = threading.Event()
+    on_signals(stop.set)
+    log, directory, options = client.log, client.directory, client.options
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    on_heartbeat = None
+    if isinstance(table, ConsumerClient):
+        if table.heartbeat_interval is not None:
             options = options._replace(heartbeat_s=table.heartbeat_interval)
-        writes_beats = isinstance(table, ConsumerClient) and table.write_heartbeat_file
-        with ExitStack() as stack:
-            self.tap = LogTap(
-                client.log, options, table.topic_list,
-                on_heartbeat=self._write_heartbeat if writes_beats else None,
-            )  # fmt: skip  # one call
-            stack.callback(self.tap.close)
-            self.sink: CountedFiles | DailyFiles
-            if isinstance(table, ConsumerClient):
-                self.sink = CountedFiles(
-                    client.log, client.directory, messages=table.messages_per_file,
-                    seconds=table.time_per_file, name=table.file_name,
-                    extension=table.file_extension,
-                )  # fmt: skip  # one call
-            else:
-                self.sink = DailyFiles(
-                    client.log, client.directory, name=table.file_name,
-                    extension=table.file_extension,
-                )  # fmt: skip  # one call
-            stack.callback(self.sink.close)
-            self._open = stack.pop_all()
+        if table.write_heartbeat_file:
+            on_heartbeat = partial(_write_heartbeat, directory)
+    with ExitStack() as stack:
+        tap = LogTap(log, options, table.topic_list, on_heartbeat=on_heartbeat)
+        stack.callback(tap.close)
+        sink: CountedFiles | DailyFiles
+        name, extension = table.file_name, table.file_extension
+        if isinstance(table, ConsumerClient):
+            messages, seconds = table.messages_per_file, table.time_per_file
+            sink = CountedFiles(
+                log, directory, messages=messages, seconds=seconds, name=name, extension=extension
+            )
+        else:
+            sink = DailyFiles(log, directory, name=name, extension=extension)
+        stack.callback(sink.close)
+        while not stop.is_set():
+            tap.step(_LOOK_S * 1_000)
+            sink.step()
 
-    def _write_heartbeat(self, beat: Heartbeat) -> None:
-        name = f"{quote(beat.topic, safe='')}_{quote(beat.client_id, safe='')}"[:200]
-        files.write(self._client.directory / f"{name}.heartbeat", beat.to_json())
 
-    def step(self) -> None:
-        """Waits a moment for records, and writes what is due."""
-        self.tap.step(_LOOK_S * 1_000)
-        self.sink.step()
-
-    def close(self) -> None:
-        """Ends. What is in the log and in no file is written by the next run."""
-        self._open.close()
+def _write_heartbeat(directory: Path, beat: Heartbeat) -> None:
+    name = f"{quote(beat.topic, safe='')}_{quote(beat.client_id, safe='')}"[:200]
+    files.write(directory / f"{name}.heartbeat", beat.to_json())

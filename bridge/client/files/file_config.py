@@ -85,9 +85,7 @@ class FileClient(NamedTuple):
 
 
 _KINDS: dict[str, type[ProducerClient | ConsumerClient | ArchiveClient]] = {
-    "ProducerClient": ProducerClient,
-    "ConsumerClient": ConsumerClient,
-    "ArchiveClient": ArchiveClient,
+    kind.__name__: kind for kind in (ProducerClient, ConsumerClient, ArchiveClient)
 }
 
 

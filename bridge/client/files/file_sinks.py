@@ -18,21 +18,17 @@ import json
 import logging
 import re
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aolog import Reader
 from aolog.errors import MALFORMED, CorruptionError, NoSuchCursor
 from aolog.log.cursor_file import read_position
 from aolog.read.seek import EPOCH
+from aolog.record import Record
 from aolog.storage.storage import Storage
 from bridge.client.files import file_system as files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from aolog.record import Record
 
 _log = logging.getLogger("bridge.files")
 CURSOR = "files"

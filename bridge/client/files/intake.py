@@ -16,9 +16,11 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aolog import Reader, Writer
 from aolog.errors import AddressBeyondEnd, AddressPruned, NoSuchCursor, NotALog, as_utf8, counted
@@ -26,16 +28,12 @@ from aolog.log.cursor_file import read_position
 from aolog.read.gaps import reported_elsewhere
 from aolog.storage.storage import Storage
 from bridge.client.files import file_system as files
+from bridge.client.files.file_config import FileClient, ProducerClient
+from bridge.client.files.file_system import Seen
 from bridge.client.heartbeat import make_heartbeat
-from bridge.deliver.dead_letter import dead_letter_path, dead_letters
+from bridge.config.names import dead_letter_path
+from bridge.deliver.dead_letter import dead_letters
 from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, queue_kbytes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bridge.client.files.file_config import FileClient, ProducerClient
-    from bridge.client.files.file_system import Seen
 
 _log = logging.getLogger("bridge.files")
 CURSOR = "bridge"
@@ -75,7 +73,7 @@ class Intake:
         self._storage = Storage()
         self._seen: dict[str, tuple[Seen, float]] = {}
         self._next_file_s = self._next_beat_s = 0.0
-        self.taken = self.done = self.poisoned = 0
+        self.poisoned = 0  # files that were set aside
         settings = client.options.settings
         self._record_bytes_max = min(
             int(settings.get("message.max.bytes", MESSAGE_BYTES_MAX)) - _OVERHEAD_BYTES,
@@ -83,31 +81,23 @@ class Intake:
         )
         self._claims = client.directory / _TAKEN
         self._claims.mkdir(mode=0o700, exist_ok=True)
-        found = self._found_claims()
+        claims = map(_CLAIM.fullmatch, sorted(files.list_names(self._claims)))
+        found = [(int(c["begin"]), c["name"]) for c in claims if c]  # others are somebody else's
+        logged = {begin for begin, _ in found if is_in_log(client.log, begin)}
         # The bridge prunes what it has sent. Retention here would also prune before its first commit.
         self._writer = Writer(client.log, topic=table.topic)
-        self._pending = self._recover(found)
+        self._pending = self._recover(found, logged)
 
     # --- after a crash ------------------------------------------------------------------------
 
-    def _found_claims(self) -> list[tuple[int, str, bool]]:
-        """(address, name, whether it is in the log) of each file that was taken."""
-        found = []
-        for entry in sorted(files.list_names(self._claims)):
-            claim = _CLAIM.fullmatch(entry)
-            if claim is not None:  # otherwise somebody else put it there
-                begin = int(claim["begin"])
-                found.append((begin, claim["name"], is_in_log(self._client.log, begin)))
-        return found
-
-    def _recover(self, found: list[tuple[int, str, bool]]) -> list[Taken]:
+    def _recover(self, found: list[tuple[int, str]], logged: set[int]) -> list[Taken]:
+        """found: address and name of each file that was taken. logged: which addresses are in the log."""
         # An empty file begins where the next one does.
-        begins = sorted({begin for begin, _, logged in found if logged})
-        ends = dict(pairwise([*begins, self._writer.end]))
+        ends = dict(pairwise([*sorted(logged), self._writer.end]))
         pending = []
-        for begin, name, logged in found:
+        for begin, name in found:
             claim = self._claims / f"{begin:020d}-{name}"
-            if logged:
+            if begin in logged:
                 pending.append(Taken(claim, name, begin, ends[begin]))
             else:
                 what = "%s was taken when the last run ended; it is taken again"
@@ -161,7 +151,7 @@ class Intake:
         before, since_s = self._seen.get(name, (None, now_s))
         if before != seen:
             self._seen[name] = seen, now_s
-            return self._settle_s == 0 and not files.is_open_for_writing(path)
+            since_s = now_s
         return now_s - since_s >= self._settle_s and not files.is_open_for_writing(path)
 
     def _take(self, path: Path, name: str, seen: Seen) -> None:
@@ -185,7 +175,6 @@ class Intake:
             if lines:
                 self._writer.append_many(lines)
                 self._writer.sync()
-            self.taken += 1
             self._pending.append(Taken(claim, name, begin, self._writer.end))
             _log.info("%s: %s taken", as_utf8(name), counted(len(lines), "record", ","))
 
@@ -209,7 +198,6 @@ class Intake:
             else:
                 taken.path.unlink(missing_ok=True)
                 files.sync_directory(self._claims)
-            self.done += 1
 
     def _acknowledged(self) -> float:
         """The address of the first record that is not acknowledged; infinite if there is none."""

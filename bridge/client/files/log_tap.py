@@ -14,29 +14,24 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from aolog import Reader, Writer
 from aolog.log.retention import Retention
+from bridge.client.config import Options
 from bridge.client.consumer import Consumer
 from bridge.client.errors import ReceiveFailed
 from bridge.client.files.file_sinks import day_of
+from bridge.client.heartbeat import Heartbeat
+from bridge.client.received import Received
 from bridge.errors import Unanswered
-from bridge.kafka.catalog import Catalog
+from bridge.kafka.catalog import Catalog, Place
 from bridge.kafka.consumed import LeftOut, Omissions
 from bridge.pull.origin import HEADER_NAME, Origin, Source
 from bridge.pull.positions import Mark, read_names, read_positions, save_positions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from bridge.client.config import Options
-    from bridge.client.heartbeat import Heartbeat
-    from bridge.client.received import Received
-    from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.files")
 _SLABS = 4  # that are kept beside what the sink has not written
@@ -46,8 +41,7 @@ _NOTE = "aolog-topic:"  # and the topic's id, beside committed offsets
 
 
 class LogTap:
-    """Copies topics to a log. One thread calls it. omissions: times that were left out. Raises as Consumer
-    and Writer do, and OSError."""
+    """Copies topics to a log. One thread calls it. Raises as Consumer and Writer do, and OSError."""
 
     def __init__(
         self,
@@ -57,7 +51,7 @@ class LogTap:
         *,
         on_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
-        self.omissions = Omissions()
+        self.omissions = Omissions()  # times that were left out
         settings = {**options.settings, "enable.auto.commit": "false"}
         self._options = options._replace(settings=settings)
         self._topics = topics
@@ -80,7 +74,7 @@ class LogTap:
             except Unanswered as error:  # asked again before the first record is appended
                 _log.warning("waiting: %s", error)
             self._consumer = self._connected()
-            stack.callback(self._leave)
+            stack.callback(lambda: self._consumer.close())  # noqa: PLW0108 -- the present one
             self._open = stack.pop_all()
 
     def _connected(self) -> Consumer:
@@ -88,13 +82,14 @@ class LogTap:
         consumer.subscribe(self._topics)
         return consumer
 
-    def _leave(self) -> None:
-        self._consumer.close()
-
     def step(self, timeout_ms: float) -> int:
         """Waits so long for records and appends them, durably; how many."""
-        records, failure = self._receive(timeout_ms)
-        anew: set[str] = set()
+        records, failure, anew = self._held, None, set[str]()
+        if not records:
+            try:
+                records = self._consumer.poll_records(timeout_ms)
+            except ReceiveFailed as error:  # perhaps a topic that was made anew lacks the offset
+                failure = error
         if records or failure or time.monotonic() >= self._look_due_s:
             try:
                 anew = self._look()
@@ -110,7 +105,7 @@ class LogTap:
         self._held = []
         appended = self._append([record for record in records if record.topic not in anew])
         if anew:  # the old consumer has fetched from the middle, or cannot go on
-            self._leave()
+            self._consumer.close()
             self._consumer = self._connected()
         elif records:
             try:
@@ -118,14 +113,6 @@ class LogTap:
             except ReceiveFailed as error:  # the log holds the positions
                 _log.warning("offsets are not committed: %s", error)
         return appended
-
-    def _receive(self, timeout_ms: float) -> tuple[list[Received], ReceiveFailed | None]:
-        if self._held:
-            return self._held, None
-        try:
-            return self._consumer.poll_records(timeout_ms), None
-        except ReceiveFailed as error:  # perhaps for an offset that a topic made anew does not have
-            return [], error
 
     def _look(self) -> set[str]:
         """Which topics were made anew since the last look: their positions begin again."""
@@ -138,19 +125,16 @@ class LogTap:
             if now == before:
                 continue
             if before == _id_of_name(name):  # what was read without an id is of this topic
-                self._begin(now, {s.partition: at for s, at in self._positions.items()
-                                  if s.topic_id == before})  # fmt: skip  # one call
+                begins = [
+                    (s.partition, at) for s, at in self._positions.items() if s.topic_id == before
+                ]
             else:
                 _log.error("topic %s was made anew; it is read from its beginning", name)
-                self._begin(now, {each.number: 0 for each in topic.partitions})
+                begins = [(each.number, 0) for each in topic.partitions]
                 anew.add(name)
+            self._positions |= {Source(self._cluster, now, each): at for each, at in begins}
             self._ids[name] = now
         return anew
-
-    def _begin(self, topic_id: UUID, offsets: dict[int, int]) -> None:
-        """Where partitions of a topic begin."""
-        for partition, offset in offsets.items():
-            self._positions[Source(self._cluster, topic_id, partition)] = offset
 
     def _id_of(self, name: str) -> UUID:
         return self._ids.get(name) or _id_of_name(name)
@@ -207,7 +191,9 @@ class LogTap:
     def start_of(
         self, place: Place, committed: int, note: str, low: int | None, high: int | None
     ) -> int | None:
-        """Where to begin in a partition; None: as the committed offset and auto.offset.reset say."""
+        """Where to begin in a partition that is assigned; None: as the committed offset and
+        auto.offset.reset say. committed: the group's offset (negative: none), and the note beside it. low,
+        high: its first offset and its end; None: there was no answer."""
         topic, partition = place
         mine = self.note_of(topic)
         is_others = bool(mine) and note.startswith(_NOTE) and note != mine

@@ -11,34 +11,32 @@ one.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.format.native.speed import groups, total
+from aolog.record import Position
 from bridge.deliver.at_least_once.lanes import Lane, Mark
-from bridge.deliver.position import Aside, Position
-from bridge.deliver.verdicts import Fate
+from bridge.deliver.verdicts import Aside, Fate, Verdict
 
 if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Callable, Mapping, Sequence
-
     from bridge.deliver.intake import Judged
-    from bridge.deliver.verdicts import Verdict
     from bridge.kafka.lane import LaneKey
 
 MARK_EVERY = 256  # measured: nearly twice the rate of one callback per record
 
 
 class Given(NamedTuple):
-    """The records of a batch, in order. sizes: i64. lanes, first_ordinal, verdicts: see Judged. digests: see
-    Messages.digests."""
+    """The records of a batch, in order."""
 
     addresses: Sequence[int]
-    sizes: array[int]
-    lanes: Sequence[LaneKey | None]
+    sizes: array[int]  # i64
+    lanes: Sequence[LaneKey | None]  # see Judged, also for the next two
     first_ordinal: int | None
     verdicts: Mapping[int, Verdict]
-    digests: Callable[[], Sequence[int]] = list
+    digests: Callable[[], Sequence[int]] = list  # see Messages.digests
 
     @classmethod
     def of(cls, judged: Judged) -> Given:
@@ -54,36 +52,27 @@ class Given(NamedTuple):
         return Position(self.addresses[i], None if first is None else first + i)
 
 
-class Planned(NamedTuple):
-    """sent: indices of the records to send. marks: of these, in order. left: where each lane left
-    its next record in the log. aside: records to set aside. stops: those that their lane stops before.
-    skipped: by lane, how many records had arrived already and were not counted before, and the address of the
-    last of them."""
+@dataclass(slots=True)
+class Planned:
+    """What to do with the records of a batch."""
 
-    sent: Sequence[int] = ()
-    marks: Sequence[tuple[LaneKey, Mark]] = ()
-    left: Mapping[LaneKey, Position] = {}
-    aside: Sequence[Aside] = ()
-    stops: Sequence[Aside] = ()
-    skipped: Mapping[LaneKey, tuple[int, int]] = {}
+    sent: Sequence[int] = ()  # indices of the records to send
+    marks: list[tuple[LaneKey, Mark]] = field(default_factory=list)  # of these, in order
+    left: dict[LaneKey, Position] = field(default_factory=dict)  # each lane's next one in the log
+    aside: list[Aside] = field(default_factory=list)  # to set aside
+    stops: list[Aside] = field(default_factory=list)  # those that their lane stops before
+    # Newly counted, and the last address.
+    skipped: dict[LaneKey, tuple[int, int]] = field(default_factory=dict)
 
 
 def plan(
-    given: Given,
-    lane: Callable[[LaneKey], Lane],
-    *,
-    begin: int = 0,
-    mark_every: int = MARK_EVERY,
+    given: Given, lane: Callable[[LaneKey], Lane], *, begin: int = 0, mark_every: int = MARK_EVERY
 ) -> Planned:
     """Plans a batch. begin: the address at which reading began."""
     by_lane = groups(list(given.lanes))
     by_lane.pop(None, None)
     is_plain = not given.verdicts or given.verdicts.keys().isdisjoint(given.addresses)
-    marks: list[tuple[LaneKey, Mark]] = []
-    left: dict[LaneKey, Position] = {}
-    aside: list[Aside] = []
-    stops: list[Aside] = []
-    skipped: dict[LaneKey, tuple[int, int]] = {}
+    planned = Planned()
     sent: list[list[int]] = []
     for key, indices in by_lane.items():
         assert key is not None
@@ -93,26 +82,18 @@ def plan(
         room = 0 if is_early else of_lane.room()
         taken = indices
         if not is_plain or room < len(indices) or of_lane.has(given.addresses[indices[0]]):
-            part = _part(given, indices, key, of_lane, room)
-            taken = part.taken
-            aside += part.aside
-            if part.stop is not None:
-                stops.append(part.stop)
-            if part.left is not None:
-                left[key] = part.left
-            if part.skipped[0]:
-                skipped[key] = part.skipped
+            taken = _taken(given, indices, key, of_lane, room, planned)
         if taken:
             sent.append(taken)
             every = 1 if of_lane.bisection else mark_every  # so that a report names its record
-            marks.extend(
+            planned.marks.extend(
                 (key, _mark(given, taken[i : i + every])) for i in range(0, len(taken), every)
             )
-    aside.sort(key=lambda each: each.position.address)
-    indices_sent: Sequence[int] = range(len(given.addresses))
+    planned.aside.sort(key=lambda each: each.position.address)
+    planned.sent = range(len(given.addresses))
     if sum(map(len, sent)) < len(given.addresses):
-        indices_sent = sorted(i for taken in sent for i in taken)
-    return Planned(indices_sent, marks, left, aside, stops, skipped)
+        planned.sent = sorted(i for taken in sent for i in taken)
+    return planned
 
 
 def _mark(given: Given, taken: list[int]) -> Mark:
@@ -120,25 +101,14 @@ def _mark(given: Given, taken: list[int]) -> Mark:
     return Mark(given.position(taken[0]), given.addresses[taken[-1]], len(taken), size)
 
 
-class _Part(NamedTuple):
-    """What a lane does with its records of a batch. taken: those that it takes now. The other fields
-    are as in Planned."""
-
-    taken: list[int]
-    left: Position | None
-    aside: list[Aside]
-    stop: Aside | None
-    skipped: tuple[int, int]
-
-
-def _part(given: Given, indices: list[int], key: LaneKey, lane: Lane, room: int) -> _Part:
-    """Looks at the records one by one."""
+def _taken(
+    given: Given, indices: list[int], key: LaneKey, lane: Lane, room: int, planned: Planned
+) -> list[int]:
+    """Which of its records of a batch a lane takes now; adds the rest to what is planned. Looks at the records
+    one by one."""
     has, counted = max(lane.last_address, lane.sent_to), lane.counted
     skipped = 0
     taken: list[int] = []
-    aside: list[Aside] = []
-    left: Position | None = None
-    stop: Aside | None = None
     for i in indices:
         address = given.addresses[i]
         if address <= has:
@@ -146,16 +116,18 @@ def _part(given: Given, indices: list[int], key: LaneKey, lane: Lane, room: int)
                 skipped, counted = skipped + 1, address
             continue
         if room <= 0:
-            left = given.position(i)
+            planned.left[key] = given.position(i)
             break
-        verdict = given.verdicts.get(address)
-        if verdict is None:
+        if (verdict := given.verdicts.get(address)) is None:
             room -= 1
             taken.append(i)
             continue
         refused = Aside(given.position(i), key, verdict.refusal)
         if verdict.fate is Fate.STOP:
-            left, stop = given.position(i), refused
+            planned.left[key] = refused.position
+            planned.stops.append(refused)
             break
-        aside.append(refused)
-    return _Part(taken, left, aside, stop, (skipped, counted))
+        planned.aside.append(refused)
+    if skipped:
+        planned.skipped[key] = skipped, counted
+    return taken

@@ -7,47 +7,39 @@ messages of a lane are kept.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bridge.deliver.at_least_once.found import Found
-from bridge.deliver.checkpoints import FROM_END
+from bridge.deliver.checkpoints import FROM_END, Checkpoint
+from bridge.deliver.waits import Waits
 from bridge.errors import ReadForbidden, Unanswered
 from bridge.kafka.consumed import stamp_of
 from bridge.kafka.error_table import NO_READ
-from bridge.kafka.lane import Refusal
+from bridge.kafka.lane import LaneKey, Refusal
+from bridge.kafka.read_back import ReadBack
 from bridge.kafka.stamp import digest, encode_stamp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from bridge.deliver.checkpoints import Checkpoint
-    from bridge.deliver.waits import Waits
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.read_back import ReadBack
 
 FOUND_MAX = 1 << 20  # messages in memory at once, 24 bytes each; more of a partition is read later
 FOUND_MIN = 1_000  # of a lane
 
 
 class Arrivals(NamedTuple):
-    """found: what was read of each lane that answered. silent: lanes of which nothing is known, and why:
-    the leader is away or does not answer, or the bridge may not read."""
+    """What was read back."""
 
-    found: dict[LaneKey, Found]
-    silent: dict[LaneKey, Refusal]
+    found: dict[LaneKey, Found]  # of each lane that answered
+    silent: dict[LaneKey, Refusal]  # why: the leader is away or silent, or Read is missing
 
 
 class Wanted(NamedTuple):
-    """Which messages may be records that would be sent. source: the UUID in the log's stamps. since: the
-    address of the first record that is not acknowledged. end: the address after the log's last record.
-    held: the last address up to which each lane is known to hold all its records."""
+    """Which messages may be records that would be sent."""
 
-    source: bytes
-    since: int
-    end: int
-    held: Mapping[LaneKey, int]
+    source: bytes  # the UUID in the log's stamps
+    since: int  # the address of the first record that is not acknowledged
+    end: int  # the address after the log's last record
+    held: Mapping[LaneKey, int]  # each lane is known to hold all its records up to there
 
     def add(self, message: Any, found: Found) -> None:
         """Adds the client's message to what was found, if it may be one."""
@@ -116,8 +108,7 @@ def read_back(
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
     request has arrived. Lanes of topics that do not exist are missing in the answer. answer_s: the
-    limit for each question; None: as the reader's. Raises Unanswered, and ToldToStop.
-    """
+    limit for each question; None: as the reader's. Raises Unanswered, and ToldToStop."""
     questions = _Questions(reader, lanes)
     lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}
     most = max(FOUND_MIN, FOUND_MAX // max(1, len(lanes)))

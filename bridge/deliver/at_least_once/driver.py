@@ -9,45 +9,39 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from aolog.errors import StorageError, SyncFailed, counted
+from aolog.read.batch import Batch
+from aolog.record import Position
+from bridge.config.routing import Routing
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.lane_reports import LaneReports
 from bridge.deliver.at_least_once.sender import Sender
-from bridge.deliver.at_least_once.topics import Topics, answer_to
+from bridge.deliver.at_least_once.topics import Topics
+from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.intake import Intake
+from bridge.deliver.forwarder_options import ForwarderOptions
+from bridge.deliver.intake import Intake, PartitionsOf
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, SET_ASIDE, undeliverable
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
-from bridge.errors import Unanswered
+from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.client import ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent
-from bridge.kafka.lane import Refusal, lane_name
+from bridge.kafka.lane import LaneKey, Refusal, lane_name
 from bridge.kafka.producer import IdempotentProducer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from aolog.read.batch import Batch
-    from bridge.config.routing import Routing
-    from bridge.deliver.at_least_once.deduplicate import Arrivals
-    from bridge.deliver.at_least_once.topics import Question
-    from bridge.deliver.checkpoints import Checkpoints
-    from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.intake import PartitionsOf
-    from bridge.deliver.log_source import LogSource
-    from bridge.deliver.position import Position
-    from bridge.errors import DestinationError
-    from bridge.kafka.lane import LaneKey
-
+_T = TypeVar("_T")
 _log = logging.getLogger("bridge")
 _AGAIN = "a reload (SIGHUP) or a restart tries again"
 _REPLAY_AGAIN = "another replay tries again"
@@ -55,8 +49,8 @@ _REPLAY_INSTEAD = "pass it with --poison drop"
 
 
 class AtLeastOnce:
-    """A LogDelivery; see the module. routing: of the log. give_up: called now and then in long questions;
-    True ends them."""
+    """See the module. One thread calls it. engine: decides what it does. routing: of the log. give_up: called
+    now and then in long questions; True ends them."""
 
     def __init__(
         self,
@@ -76,10 +70,8 @@ class AtLeastOnce:
         self._producer = IdempotentProducer(
             options.bootstrap_servers,
             options.client_settings(),
-            checkpoints.cluster,
-            create_topics=options.create_topics,
-            reads_back=options.read_back,
-            answer_s=options.waits.answer_s,
+            options.terms(checkpoints.cluster),
+            kept_bytes_max=options.in_flight_bytes // 2,
         )
         self._connection = self._producer.connection
         self.engine = Engine(
@@ -96,13 +88,11 @@ class AtLeastOnce:
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
             self._connection,
-            self.engine.lanes,
+            self.engine,
             checkpoints,
             self._committer,
             self._judge,
             options.waits,
-            position=lambda: self.engine.position.address,
-            frontier=lambda: self.engine.frontier.address,
             log_end=source.reader.end,
             give_up=give_up,
         )
@@ -123,6 +113,19 @@ class AtLeastOnce:
     def _take_cursor(self, routing: Routing) -> None:
         """From now on the cursor exists, and protects records after it."""
         reader, checkpoints = self._source.reader, self._checkpoints
+        if checkpoints.epoch:  # a writer knows the cursor, and not how far the lanes are
+            checkpoints.hold_none_from(self._source.end_of_epoch(checkpoints.epoch))
+        end = reader.end()
+        if any(each.address >= end for each in checkpoints.lanes.values()):
+            # Unless the power was cut, another program has removed the log's end, and what was written since may
+            # have addresses that lanes have passed.
+            begin = end if self._source.lost_power() else reader.tell()
+            checkpoints.hold_none_from(begin)
+            _log.warning(
+                "%s ends before records that were delivered: what is in it from address %d on is sent again",
+                reader.path,
+                begin,
+            )
         checkpoints.reroute(routing, reader.tell())
         if checkpoints.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
             checkpoints.delivery = AT_LEAST_ONCE
@@ -133,11 +136,11 @@ class AtLeastOnce:
 
     @property
     def unread(self) -> Position:
-        """See LogDelivery."""
+        """The first record that still has to be read from the log."""
         return self.engine.unread
 
     def turn(self, now_s: float) -> None:
-        """See LogDelivery."""
+        """One round: time, events of the cluster, new records. Waits for Waits.idle_s at most."""
         engine, sender = self.engine, self._sender
         self._committer.go_on()
         engine.tick(now_s)
@@ -165,7 +168,7 @@ class AtLeastOnce:
         engine, sender = self.engine, self._sender
         wait_s = min(self._waits.idle_s, engine.seconds_to_tick(now_s))
         if engine.state is State.SENDING and not sender.waiting:
-            self._ask(self._topics.read_back_again())
+            self._ask(self._topics.read_back_again)
         if sender.waiting:
             self._queue()
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
@@ -205,26 +208,24 @@ class AtLeastOnce:
             self._blame(reason, code, None, [address], time.monotonic())
 
     def _find(self, topics: Collection[str]) -> PartitionsOf | None:
-        found = self._ask(self._topics.read_back_new(topics))
+        found = self._ask(lambda: self._topics.read_back_new(topics))
         return self._topics.partitions if found else None
 
-    def _ask(self, question: Question[None]) -> bool:
-        """Asks for topics. Whether they are known, as far as they exist."""
+    def _ask(self, question: Callable[[], _T]) -> _T | None:
+        """Asks a question of the topics; None: it was not answered."""
         try:
-            answer_to(question, self.engine.change)
+            return question()
         except ToldToStop:
-            return False
+            return None
         except SyncFailed:
             raise
         except (Unanswered, StorageError) as error:
             reason = str(error)
-        else:
-            return True
         self.engine.failed(self._connection.unanswered(reason), now_s=time.monotonic())
-        return False
+        return None
 
     def reopen(self) -> None:
-        """See LogDelivery."""
+        """Retries lanes that wait for somebody to act."""
         self._topics.hurry()
         self._connection.topic_settings.forget()
         self._judge.ask_again()
@@ -232,7 +233,7 @@ class AtLeastOnce:
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
 
     def drain(self, to: int) -> bool:
-        """See LogDelivery."""
+        """Hurries records in flight. Whether all before the address is delivered, or cannot be."""
         self._draining = True
         if self.engine.state is not State.SENDING:
             return False
@@ -241,7 +242,7 @@ class AtLeastOnce:
         return self._idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
-        """See LogDelivery."""
+        """Once it is over: saves the last cursor and checkpoints."""
         self._committer.finish()
         engine = self.engine
         under_way = engine.outstanding > 0 or engine.in_doubt or engine.compares
@@ -250,8 +251,8 @@ class AtLeastOnce:
         self._source.prune()
 
     def error(self) -> DestinationError | None:
-        """See LogDelivery: some lanes did not drain."""
-        standing = self.engine.standing
+        """Which record a drain left: some lanes did not drain."""
+        standing = self.engine.lanes.standing
         if not self._draining or self._give_up() or not standing:
             return None
         places = [
@@ -270,7 +271,7 @@ class AtLeastOnce:
         )
 
     def close(self) -> None:
-        """See LogDelivery."""
+        """Leaves the cluster."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
             stack.callback(self._producer.disconnect)
@@ -280,28 +281,22 @@ class AtLeastOnce:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """See LogDelivery."""
-        topics: dict[str, int] = {}
+        """How many records of each topic the cluster has acknowledged."""
+        topics: Counter[str] = Counter()
         for (topic, _), lane in sorted(self.engine.lanes.items()):
-            if lane.acknowledged:
-                topics[topic] = topics.get(topic, 0) + lane.acknowledged
-        return topics
+            topics[topic] += lane.acknowledged
+        return +topics
 
     def status(self) -> Status:
-        """See LogDelivery."""
+        """The present state: the delivery's part. The forwarder adds what it reads from the log."""
         engine, connection, dead = self.engine, self._connection, self._dead
-        stalled = self._watch.now(time.monotonic())
+        stalled = self._watch.stalls.now(time.monotonic())
         waiting = (w for w in self._reports.waiting() if not self._topics.may_come(w["topic"]))
         first = next(waiting, None)
         waits = self._watch.too_few or late(stalled) or (first and first["reason"])
-        state = engine.state.value
-        if engine.state is State.SENDING and not connection.reachable:
-            state = State.CONNECTING.value
-        elif engine.state is State.SENDING and engine.standing and engine.stopped_short:
-            state = "blocked"
         return Status(
             delivery=AT_LEAST_ONCE,
-            state=state,
+            state=engine.state.value,
             reachable=connection.reachable,
             position=engine.position.address,
             committed=self._committer.committed.address,
@@ -312,7 +307,7 @@ class AtLeastOnce:
             dead_lettered=dead.set_aside,
             dropped=dead.dropped,
             filtered=self._source.filtered,
-            standing=len(engine.standing),
+            standing=len(engine.lanes.standing),
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             stalled=tuple(stalled),
             waiting_lanes=tuple(islice(self._reports.waiting(), LANES_MAX)),
@@ -335,7 +330,7 @@ class AtLeastOnce:
         elif kind_of(event.code) is Kind.TOPIC_FORBIDDEN and event.lane is not None:
             topic = event.lane[0]
             refusal = Refusal(f"topic {topic!r}: {event.reason}", event.code)
-            answer_to(self._topics.forbid(topic, refusal), engine.change)
+            self._topics.forbid(topic, refusal)
             self._logged = f"{refusal.reason}: {advice(event.code)}"
             engine.failed(self._logged, now_s=now_s)
         elif event.suspect:
@@ -344,8 +339,7 @@ class AtLeastOnce:
             engine.failed(event.reason, now_s=now_s)
 
     def _suspect(self, event: Failed, now_s: float) -> None:
-        """A request was rejected because of records. The cluster names them, or the topic's settings
-        tell which, or the lane is bisected."""
+        """Records made a request fail: the cluster or their topic's settings tell which, or the lane is bisected."""
         engine, lane = self.engine, event.lane
         where = "a partition" if lane is None else lane_name(lane)
         in_flight = {key[0] for key, each in engine.lanes.items() if each.outstanding}
@@ -400,6 +394,7 @@ class AtLeastOnce:
     def _saving(self) -> Callable[[], None]:
         """A function that saves the checkpoints, with what the lanes hold now."""
         self._judge.passed(self.engine.position.address)
+        self._checkpoints.epoch = self._source.epoch_at(self.engine.frontier)
         for key, lane in self.engine.lanes.items():
             if (checkpoint := self._checkpoints.lanes.get(key)) is not None:
                 checkpoint.reached(lane.last_address, lane.last_offset)
@@ -410,7 +405,7 @@ class AtLeastOnce:
         checkpoints = self._checkpoints
         self._has_producer = True
         self._producer.connect(careful=self.engine.careful)
-        answer_to(self._topics.connecting(), self.engine.change)
+        self._topics.connecting()
         if not checkpoints.lanes or (self._has_read_back and not self.engine.in_doubt):
             self.engine.connected()
             return
@@ -419,21 +414,13 @@ class AtLeastOnce:
                 "--no-read-back: records that were in flight are sent again, and may arrive twice",
                 extra={"event": "not_read_back"},
             )
-        found: Arrivals | str
-        try:
-            found = answer_to(self._topics.read_back(), self.engine.change)
-        except ToldToStop:
-            return
-        except Unanswered as error:
-            found = str(error)
-        if isinstance(found, str):
-            self.engine.failed(self._connection.unanswered(found), now_s=time.monotonic())
+        if (found := self._ask(self._topics.read_back)) is None:
             return
         self._has_read_back = True
         checkpoints.clean = False  # before anything is sent: a crash is not a clean stop
         self._saving()()
         self.engine.connected()
-        answer_to(self._topics.apply(found), self.engine.change)
+        self._topics.apply(found)
 
     def _disconnect(self) -> None:
         engine, self._has_producer = self.engine, False

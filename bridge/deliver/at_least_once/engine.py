@@ -44,36 +44,21 @@ poison (see error_table); any other fault stops the lane.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from aolog.record import Position
 from aolog.write.options import BATCH_BYTES
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
-from bridge.deliver.at_least_once.found import compare, conclude
-from bridge.deliver.at_least_once.lanes import (
-    UNBOUNDED,
-    Closed,
-    Compared,
-    Lane,
-    Lanes,
-    MadeAnew,
-    Opened,
-    least,
-)
+from bridge.deliver.at_least_once.found import Copies, Found, compare, conclude
+from bridge.deliver.at_least_once.lanes import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.position import Position
+from bridge.deliver.verdicts import Aside
 from bridge.kafka.client_queue import LOG_BYTES_MAX
 from bridge.kafka.error_table import names_records
-from bridge.kafka.lane import NO_PARTITION, LaneKey
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from bridge.deliver.at_least_once.found import Copies, Found
-    from bridge.deliver.at_least_once.lanes import Change
-    from bridge.deliver.position import Aside
-    from bridge.kafka.lane import Refusal
+from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
 
 _BATCHES = 4  # at least so many make up all that is in flight
 
@@ -88,47 +73,32 @@ class State(Enum):
     STOPPED = "stopped"
 
 
+@dataclass(eq=False)
 class Engine:
-    """See the module. Times are seconds of any clock that only grows. Not thread-safe.
+    """See the module. Times are seconds of any clock that only grows. Not thread-safe."""
 
-    until: nothing is read from this address on. in_doubt: records were in flight when the connection
-    before, or another process, ended: they may still arrive. outstanding_max: records in flight, for
-    lanes that flow, and once more for lanes that are held. bytes_max: of all records in flight, keys and
-    values; lanes that are held have at most half of it. pending: records to set aside, durably, before
-    anything else is sent.
-    copies: what was found and did not count; the driver reports it, and clears this.
-    """
+    frontier: Position  # the end of all that was read
+    _: KW_ONLY
+    now_s: InitVar[float]
+    stop_s: float = 5.0  # how long a stop waits for acknowledgements
+    outstanding_max: int = 50_000  # of lanes that flow, and once more for lanes that are held
+    bytes_max: int = LOG_BYTES_MAX  # in flight; lanes that are held have at most half of it
+    mark_every: int = MARK_EVERY
+    until: int | None = None  # nothing is read from this address on
+    in_doubt: bool = False  # records of an earlier connection, or process, may still arrive
+    backoff: Backoff = field(default_factory=lambda: Backoff())  # noqa: PLW0108 -- replaced by tests
+    state: State = field(default=State.BACKING_OFF, init=False)
+    lanes: Lanes = field(default_factory=Lanes, init=False)
+    acknowledged: int = field(default=0, init=False)
+    skipped: int = field(default=0, init=False)
+    failure: str | None = field(default=None, init=False)
+    pending: list[Aside] = field(default_factory=list, init=False)  # to set aside, before all else
+    copies: list[Copies] = field(default_factory=list, init=False)  # found, and did not count
 
-    def __init__(
-        self,
-        start: Position,
-        *,
-        now_s: float,
-        stop_s: float = 5.0,
-        outstanding_max: int = 50_000,
-        bytes_max: int = LOG_BYTES_MAX,
-        mark_every: int = MARK_EVERY,
-        until: int | None = None,
-        in_doubt: bool = False,
-        backoff: Backoff | None = None,
-    ) -> None:
-        self.state = State.BACKING_OFF
-        self.frontier = start
-        self.lanes = Lanes()
-        self.acknowledged = 0
-        self.skipped = 0
-        self.failure: str | None = None
-        self.pending: list[Aside] = []
-        self.copies: list[Copies] = []
-        self.in_doubt = in_doubt
-        self.backoff = backoff or Backoff()
-        self.window = Window(bytes_max)
-        self._bytes_max = bytes_max
-        self._read_from = start
-        self._until = UNBOUNDED if until is None else until
-        self._stop_s = stop_s
-        self._outstanding_max = outstanding_max
-        self._mark_every = mark_every
+    def __post_init__(self, now_s: float) -> None:
+        self.window = Window(self.bytes_max)
+        self._read_from = self.frontier
+        self._until = UNBOUNDED if self.until is None else self.until
         self._retry_at_s = now_s
         self._stop_at_s = float("inf")
 
@@ -141,9 +111,11 @@ class Engine:
         if (
             self.state is not State.SENDING
             or self.pending
-            or lanes.records - lanes.held_records >= self._outstanding_max
+            or lanes.records - lanes.held_records >= self.outstanding_max
             or lanes.bytes - lanes.held_bytes >= self.window.bytes
-            or lanes.bytes > self._bytes_max - self._bytes_max // _BATCHES
+            or lanes.memory_bytes > self.bytes_max - self.bytes_max // _BATCHES
+            # The rest is for the next batch, and for the requests into which the client copies records.
+            or lanes.memory_bytes - lanes.held_memory_bytes > self.bytes_max // 2
         ):
             return False
         if self.catching_up:
@@ -157,10 +129,9 @@ class Engine:
 
     @property
     def batch_bytes(self) -> int:
-        """How large the next batch should be. For a bisected lane a batch is read for each group, so it is
-        small; but it is a full frame's, also in a log of small frames: the client names the refused
-        records of a request only if there are several."""
-        return BATCH_BYTES if self.careful else min(self.window.bytes, self._bytes_max // _BATCHES)
+        """How large the next batch should be. For a bisected lane a batch is read for each group, so it is small; but
+        a full frame's: the client names the refused records of a request only if there are several."""
+        return BATCH_BYTES if self.careful else min(self.window.bytes, self.bytes_max // _BATCHES)
 
     @property
     def next_read(self) -> Position:
@@ -205,11 +176,6 @@ class Engine:
         return any(lane.bisection for lane in self.lanes.values())
 
     @property
-    def standing(self) -> dict[LaneKey, Lane]:
-        """Lanes whose records wait until somebody acts."""
-        return self.lanes.standing
-
-    @property
     def stopped_short(self) -> bool:
         """Whether nothing is left to do except in standing lanes."""
         return not self.outstanding and all(
@@ -246,7 +212,7 @@ class Engine:
             given,
             self.lanes.__getitem__,
             begin=self._read_from.address,
-            mark_every=self._mark_every,
+            mark_every=self.mark_every,
         )
         self._apply(planned, read_to, now_s=now_s)
         return planned
@@ -289,31 +255,20 @@ class Engine:
 
     # --- lanes --------------------------------------------------------------------------------
 
-    def change(self, change: Change) -> None:
-        """Something was found out about lanes."""
-        match change:
-            case Opened(lane):
-                self.open(lane)
-            case Closed(lane, refusal):
-                self.close(lane, refusal)
-            case Compared(lane, found):
-                self.found(lane, found)
-            case MadeAnew(topic, shrunk=True):
-                self.start_over(topic)
-            case MadeAnew(topic):
-                for key, of in self.lanes.items():
-                    if key[0] == topic:
-                        of.last_offset = -1
-
     def found(self, key: LaneKey, found: Found) -> None:
         """The lane's partition was read back. Nothing is outstanding in it."""
         lane = self.lanes[key]
         lane.read_back(found)
         self.copies += conclude({key: lane}, self.unread.address)
 
+    def forget_offsets(self, topic: str) -> None:
+        """The topic is another one of the same name: offsets begin again. Nothing is outstanding."""
+        for key, lane in self.lanes.items():
+            if key[0] == topic:
+                lane.last_offset = -1
+
     def start_over(self, topic: str) -> None:
-        """What the topic's lanes hold does not count any more: its records from the position on are sent
-        again. Nothing is outstanding in them."""
+        """What the topic's lanes hold, nothing outstanding, is void: records from the position on are sent again."""
         at = self.position
         for key in [key for key in self.lanes if key[0] == topic]:
             before = self.lanes[key]
@@ -394,8 +349,7 @@ class Engine:
         return named
 
     def again(self, reason: str, *, now_s: float) -> None:
-        """A request failed for a reason that is known now: sends what is not acknowledged again,
-        without a pause."""
+        """A request failed for a known reason: records without an acknowledgement are sent again, at once."""
         self.failed(reason, now_s=now_s)
         if self.state is State.BACKING_OFF:
             self.backoff.reset()
@@ -425,7 +379,7 @@ class Engine:
             self.state = State.STOPPED
         elif self.state is State.SENDING:
             self.state = State.STOPPING
-            self._stop_at_s = now_s + self._stop_s
+            self._stop_at_s = now_s + self.stop_s
             self._finish_if_done(now_s)
 
     def tick(self, now_s: float) -> None:
@@ -437,10 +391,8 @@ class Engine:
         elif self.state is State.SENDING:
             lanes = self.lanes
             lanes.hold_late(now_s)
-            if (
-                lanes.held_records > self._outstanding_max
-                or lanes.held_bytes > self._bytes_max // 2
-            ):
+            too_many = lanes.held_records > self.outstanding_max
+            if too_many or lanes.held_memory_bytes > self.bytes_max // 2:
                 self.failed("lanes that take nothing fill the client's queue", now_s=now_s)
 
     def _finish_if_done(self, now_s: float) -> None:

@@ -20,16 +20,13 @@ and so of repeats, are outside: retention, compaction, or a topic that was made 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from aolog.format.native.speed import groups
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bridge.deliver.at_least_once.batch_planner import Given
-    from bridge.deliver.at_least_once.lanes import Lane
-    from bridge.kafka.lane import LaneKey
+from bridge.deliver.at_least_once.batch_planner import Given
+from bridge.deliver.at_least_once.lanes import Lane
+from bridge.kafka.lane import LaneKey
 
 
 class Copies(NamedTuple):
@@ -43,22 +40,15 @@ class Copies(NamedTuple):
 
 class Found:
     """The messages of a partition that may be records of a lane after those that it is known to hold, in the
-    partition's order.
-
-    held: the lane is known to hold all its records up to this address; -1: none.
-    end: the offset after the last message that was read; -1: none was.
-    is_whole: the partition ends there. Otherwise it is read on once all this is compared.
-    addresses: of the records that the messages claim to be. greatest: of these, -1 if there are none.
-    is_spent: it is compared, as far as that goes; if the partition is not whole, more has to be read.
-    """
+    partition's order."""
 
     def __init__(self, held: int = -1) -> None:
-        self.held = held
-        self.end = -1
-        self.is_whole = True
-        self.greatest = -1
-        self.is_spent = False
-        self.addresses = array("Q")
+        self.held = held  # the lane is known to hold all its records up to this address; -1: none
+        self.end = -1  # the offset after the last message that was read; -1: none was
+        self.is_whole = True  # the partition ends there; if not, it is read on once all is compared
+        self.greatest = -1  # of the addresses; -1 if there are none
+        self.is_spent = False  # compared as far as it goes; if it is not whole, more has to be read
+        self.addresses = array("Q")  # of the records that the messages claim to be
         self._offsets = array("q")
         self._digests = array("q")
         self._next = 0  # the first that is not compared
@@ -84,8 +74,7 @@ class Found:
         return self._next == len(self.addresses)
 
     def take(self, digest: int) -> int | None:
-        """The offset of the next message with this digest, None if there is none. The messages before it
-        are passed."""
+        """The offset of the next message with this digest, or None. The messages before it are passed."""
         try:
             at = self._digests.index(digest, self._next)
         except ValueError:
@@ -111,8 +100,7 @@ class Found:
 
 
 def compare(given: Given, lanes: Mapping[LaneKey, Lane], *, begin: int) -> None:
-    """Compares the records of a batch with what was found in their lanes, and notes what has arrived.
-    begin: the address at which reading began."""
+    """Notes which records of a batch have arrived, by what was found in their lanes. begin: where reading began."""
     digests: Sequence[int] | None = None
     for key, indices in groups(list(given.lanes)).items():
         lane = None if key is None else lanes.get(key)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from aolog.errors import counted
+from bridge.deliver.at_least_once.found import Copies
+from bridge.deliver.at_least_once.lanes import Lanes
+from bridge.deliver.at_least_once.topics import Topics
+from bridge.deliver.status import WaitingLane
 from bridge.kafka.error_table import advice
-from bridge.kafka.lane import lane_name
+from bridge.kafka.lane import LaneKey, Refusal, lane_name
 from bridge.kafka.telemetry import COPIES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from bridge.deliver.at_least_once.found import Copies
-    from bridge.deliver.at_least_once.lanes import Lanes
-    from bridge.deliver.at_least_once.topics import Topics
-    from bridge.deliver.status import WaitingLane
-    from bridge.kafka.lane import LaneKey, Refusal
 
 _log = logging.getLogger("bridge")
 
@@ -27,8 +22,7 @@ def _waits(key: LaneKey, how: str, address: int, refusal: Refusal) -> str:
 
 
 class LaneReports:
-    """Of one log. again: how an operator retries a lane that has stopped. copies: messages that were
-    reported."""
+    """Of one log. again: how an operator retries a lane that has stopped. copies: messages reported so far."""
 
     def __init__(self, lanes: Lanes, topics: Topics, again: str) -> None:
         self._lanes = lanes

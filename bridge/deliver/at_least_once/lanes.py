@@ -19,14 +19,13 @@ Records without a topic, or with one whose partitions are unknown, wait in a lan
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from aolog.record import Position
     from bridge.deliver.at_least_once.found import Found
-    from bridge.deliver.position import Position
     from bridge.kafka.lane import LaneKey, Refusal
 
 UNBOUNDED = 1 << 62
@@ -36,6 +35,9 @@ HOLD_S = 1.0  # see engine
 HELD_SHARE_MIN = 64
 HELD_SHARE_CUT = 4
 HELD_SHARE_MAX = 1 << 16  # above this a lane that has recovered has no bound any more
+# What a record in flight takes beside its key and value: the client's message, its header, and what malloc adds
+# (an estimate from their sizes, and from the peaks of `python -m bench --only bridge_memory`).
+RECORD_BYTES = 512
 
 
 class Bisection:
@@ -61,8 +63,7 @@ class Bisection:
         return self.steps[-1][1]
 
     def refused(self, to: int, records: int, *, names: bool) -> None:
-        """One of so many records up to an address was refused. names: the refusal is one that may name
-        its records."""
+        """One of so many records up to an address was refused. names: the cluster may name the records."""
         as_they_were = names and not self.steps
         self.steps.append((to, max(1, records if as_they_were else records // NARROWING)))
 
@@ -73,50 +74,36 @@ class Bisection:
 
 
 class Mark(NamedTuple):
-    """Records of one lane that one callback acknowledges: the first, the last (which carries it), how
-    many, their bytes, and when they were sent."""
+    """Records of one lane that one callback acknowledges."""
 
     first: Position
-    last_address: int
-    records: int
+    last_address: int  # its record carries the callback
+    records: int  # how many
     bytes: int = 0
     sent_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Lane:
-    """One destination partition.
+    """One destination partition. held, closed: see the module."""
 
-    outstanding: marks that were sent and are not acknowledged. records, bytes: of these.
-    opened: a record was acknowledged on this connection.
-    last_address, last_offset: the last that was acknowledged; -1 before there is one.
-    sent_to: the last address that was sent or set aside on this connection.
-    waits_from: the first record that it left in the log.
-    acknowledged, acknowledged_s: records since the start, and the time of the last answer.
-    counted: arrived records up to this address are counted, as acknowledged or as skipped.
-    share: how many records it may be sent after it was held; None: no bound.
-    held, closed: see the module; closed: why.
-    found: what was read back and is not compared yet; None: nothing is left to compare.
-    seen_to: the greatest address that any read-back found.
-    """
-
-    outstanding: deque[Mark] = field(default_factory=deque)
-    records: int = 0
-    bytes: int = 0
-    opened: bool = False
-    last_address: int = -1
+    outstanding: deque[Mark] = field(default_factory=deque)  # sent, and not acknowledged
+    records: int = 0  # of these
+    bytes: int = 0  # of these
+    opened: bool = False  # a record was acknowledged on this connection
+    last_address: int = -1  # the last that was acknowledged; -1 before there is one
     last_offset: int = -1
-    acknowledged: int = 0
-    acknowledged_s: float = 0.0
-    counted: int = -1
-    sent_to: int = -1
-    waits_from: Position | None = None
-    share: int | None = None
+    acknowledged: int = 0  # records since the start
+    acknowledged_s: float = 0.0  # the time of the last answer
+    counted: int = -1  # arrived records up to this address are counted: acknowledged or skipped
+    sent_to: int = -1  # the last address that was sent or set aside on this connection
+    waits_from: Position | None = None  # the first record that it left in the log
+    share: int | None = None  # how many records it may be sent after it was held; None: no bound
     bisection: Bisection = field(default_factory=Bisection)
     held: bool = False
-    closed: Refusal | None = None
-    found: Found | None = None
-    seen_to: int = -1
+    closed: Refusal | None = None  # why
+    found: Found | None = None  # what was read back and is not compared yet
+    seen_to: int = -1  # the greatest address that any read-back found
 
     def low(self) -> Position | None:
         """The first record that is not acknowledged: sent, or left in the log."""
@@ -176,8 +163,7 @@ class Lane:
         return min(self.waits_s(now_s), now_s - self.acknowledged_s)
 
     def acknowledge(self, address: int, offset: int, *, now_s: float) -> tuple[int, int]:
-        """All records up to an address have arrived. Returns how many records and bytes are no longer
-        outstanding."""
+        """All records up to an address have arrived. How many records and bytes are no longer outstanding."""
         records = size = 0
         while self.outstanding and self.outstanding[0].last_address <= address:
             mark = self.outstanding.popleft()
@@ -235,50 +221,27 @@ class Lane:
         self.last_offset = -1  # the topic may be a new one, in which offsets begin again
 
 
-class Opened(NamedTuple):
-    """The lane may be sent to again."""
-
-    lane: LaneKey
-
-
-class Closed(NamedTuple):
-    """Nothing is sent to the lane until it is opened; its records wait in the log."""
-
-    lane: LaneKey
-    refusal: Refusal
-
-
-class Compared(NamedTuple):
-    """The lane's partition was read back. Nothing is outstanding in it."""
-
-    lane: LaneKey
-    found: Found
-
-
-class MadeAnew(NamedTuple):
-    """The topic is another one of the same name: offsets begin again. shrunk: it has fewer partitions, so
-    what its lanes hold does not count any more, and its records from the position on are sent again.
-    Nothing is outstanding in them."""
-
-    topic: str
-    shrunk: bool = False
-
-
-Change: TypeAlias = Opened | Closed | Compared | MadeAnew
-"""What a delivery has found out about lanes. `Engine.change` takes it."""
-
-
 class Lanes(dict["LaneKey", Lane]):
-    """The lanes of one log; a new one for a key that is looked up. records, bytes: outstanding in all
-    lanes; held_records, held_bytes: in those of them that are held."""
+    """The lanes of one log; a new one for a key that is looked up."""
 
     def __init__(self) -> None:
         super().__init__()
+        # Outstanding in all lanes; in those of them that are held.
         self.records = self.bytes = self.held_records = self.held_bytes = 0
 
     def __missing__(self, key: LaneKey) -> Lane:
         lane = self[key] = Lane()
         return lane
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the records in flight take."""
+        return self.bytes + RECORD_BYTES * self.records
+
+    @property
+    def held_memory_bytes(self) -> int:
+        """Of these, those in lanes that are held."""
+        return self.held_bytes + RECORD_BYTES * self.held_records
 
     @property
     def standing(self) -> dict[LaneKey, Lane]:
@@ -329,8 +292,7 @@ class Lanes(dict["LaneKey", Lane]):
         return narrower
 
     def forget(self) -> None:
-        """As Lane.forget, for all. A lane that stopped before poison is opened if records before that
-        are to be sent again."""
+        """As Lane.forget, for all. Opens a lane that stopped before poison if earlier records are sent again."""
         for lane in self.values():
             if lane.outstanding and lane.closed is not None and lane.closed.is_poison:
                 lane.closed = None

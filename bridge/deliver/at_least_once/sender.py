@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from bridge.kafka.message_rows import MessageRows
-
-if TYPE_CHECKING:
-    from bridge.deliver.at_least_once.batch_planner import Planned
-    from bridge.deliver.intake import Judged
-    from bridge.kafka.lane import LaneKey, Refusal
-    from bridge.kafka.message_rows import Callback
-    from bridge.kafka.messages import Messages
-    from bridge.kafka.producer import IdempotentProducer
+from bridge.deliver.at_least_once.batch_planner import Planned
+from bridge.deliver.intake import Judged
+from bridge.kafka.lane import LaneKey, Refusal
+from bridge.kafka.message_rows import Callback, MessageRows
+from bridge.kafka.producer import IdempotentProducer
 
 SERVE_EVERY = 4096  # records that are queued between two calls of the client's poll
-
-
-class _Outgoing:
-    """Records to send: a lane and a callback for each. next: the first that is not queued."""
-
-    def __init__(self, messages: Messages, lanes: list[LaneKey], callbacks: list[Callback]) -> None:
-        self.messages = messages
-        self.lanes = lanes
-        self.callbacks = callbacks
-        self.next = 0
 
 
 class Sender:
@@ -33,16 +19,16 @@ class Sender:
 
     def __init__(self, producer: IdempotentProducer) -> None:
         self._producer = producer
-        self._outgoing: _Outgoing | None = None
+        self._rows: MessageRows | None = None  # admitted, and not all queued
 
     @property
     def waiting(self) -> bool:
         """Whether admitted records are not queued yet."""
-        return self._outgoing is not None
+        return self._rows is not None
 
     def forget(self) -> None:
         """The connection is closed: what was not queued will be read again."""
-        self._outgoing = None
+        self._rows = None
 
     def take(self, judged: Judged, planned: Planned) -> None:
         """These records of a batch are the next to queue."""
@@ -53,25 +39,24 @@ class Sender:
         for key, mark in planned.marks:
             i = bisect_left(messages.addresses, mark.last_address)
             callbacks[i] = self._producer.reporting(key, mark.last_address, messages.times_ms[i])
-        self._outgoing = _Outgoing(messages, cast("list[LaneKey]", lanes), callbacks)
+        self._rows = MessageRows(messages, cast("list[LaneKey]", lanes), 0, 0, callbacks)
+        self._rows.last = {key: mark.last_address for key, mark in planned.marks}
 
     def send(self) -> tuple[int, Refusal] | None:
-        """Queues records, until the client's queue is full. Returns the address of a record that the client
-        refuses, and why; it is the next one."""
-        producer, outgoing = self._producer, self._outgoing
-        while outgoing is not None:
-            messages, begin = outgoing.messages, outgoing.next
-            if begin == messages.records:
-                self._outgoing = None
+        """Queues records while there is room. Returns the address of a record that the client refuses, and why."""
+        producer, rows = self._producer, self._rows
+        while rows is not None:
+            begin, records = rows.at, rows.messages.records
+            if begin == records:
+                self._rows = None
                 break
             if begin:
                 producer.connection.serve()
-            end = min(begin + SERVE_EVERY, messages.records)
-            rows = MessageRows(messages, outgoing.lanes, begin, end, outgoing.callbacks)
+            rows.end = min(begin + SERVE_EVERY, records)
             put = producer.put(rows)
-            outgoing.next += put.records
+            rows.skip_to(begin + put.records)
             if put.refusal is not None:
-                return messages.addresses[outgoing.next], put.refusal
-            if outgoing.next < end:
+                return rows.messages.addresses[rows.at], put.refusal
+            if rows.at < rows.end:
                 break
         return None

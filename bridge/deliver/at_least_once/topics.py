@@ -28,149 +28,107 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
-from bridge.deliver.at_least_once.lanes import Closed, Compared, MadeAnew, Opened
+from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
+from bridge.deliver.committer import Committer
 from bridge.deliver.partition_counts import PartitionCounts
-from bridge.deliver.verdicts import Fate
+from bridge.deliver.verdicts import Fate, Judge
+from bridge.deliver.waits import Waits
 from bridge.errors import Unanswered
+from bridge.kafka.connection import Connection
 from bridge.kafka.error_table import advice
-from bridge.kafka.lane import NO_PARTITION, Refusal
+from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
+from bridge.kafka.read_back import ReadBack
 from bridge.kafka.stalls import ASK_WHY_S
-
-_T = TypeVar("_T")
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator
-
-    from bridge.deliver.at_least_once.lanes import Change, Lanes
-    from bridge.deliver.committer import Committer
-    from bridge.deliver.verdicts import Judge
-    from bridge.deliver.waits import Waits
-    from bridge.kafka.connection import Connection
-    from bridge.kafka.lane import LaneKey
-    from bridge.kafka.read_back import ReadBack
-
-    Question: TypeAlias = Generator[Change, None, _T]
 
 _log = logging.getLogger("bridge")
 
 
-def answer_to(question: Question[_T], change: Callable[[Change], None]) -> _T:
-    """Asks a question of Topics. change: gets each change that it finds, before the question goes on."""
-    while True:
-        try:
-            found = next(question)
-        except StopIteration as end:
-            answer: _T = end.value
-            return answer
-        change(found)
-
-
 class _Missing(NamedTuple):
-    """A topic that cannot be used now. since_s: when it was first asked for. again_s: when it will be
-    asked for again."""
+    """A topic that cannot be used now. since_s, again_s: when it was first, and will be next asked for."""
 
     refusal: Refusal
     since_s: float
     again_s: float
 
 
+@dataclass(eq=False)
 class Topics:
-    """The topics of one log's records on one cluster. lanes: as the engine keeps them; read here only.
-    position, frontier: the engine's, as addresses. log_end: the address after the log's last record.
-    give_up: called now and then in long questions; True ends them. Not thread-safe.
+    """The topics of one log's records on one cluster. Not thread-safe."""
 
-    A question yields what it finds out about lanes; what follows in it needs the change made."""
+    connection: Connection
+    engine: Engine  # gets what is found out about lanes
+    checkpoints: Checkpoints
+    committer: Committer
+    judge: Judge
+    waits: Waits
+    log_end: Callable[[], int]  # the address after the log's last record
+    give_up: Callable[[], bool]  # called now and then in long questions; True ends them
+    _partitions: dict[str, PartitionCounts] = field(default_factory=dict)
+    _shrunk: dict[str, int] = field(default_factory=dict)  # made anew, with so many partitions
+    _missing: dict[str, _Missing] = field(default_factory=dict)
+    _logged: dict[str, Refusal] = field(default_factory=dict)  # why a topic waits, as it was logged
+    _silent: dict[LaneKey, float] = field(default_factory=dict)  # when each is asked again
+    _reread_s: dict[str, float] = field(default_factory=dict)  # when one in use was last asked for
+    _reread_due_s: float = 0.0
 
-    def __init__(
-        self,
-        connection: Connection,
-        lanes: Lanes,
-        checkpoints: Checkpoints,
-        committer: Committer,
-        judge: Judge,
-        waits: Waits,
-        *,
-        position: Callable[[], int],
-        frontier: Callable[[], int],
-        log_end: Callable[[], int],
-        give_up: Callable[[], bool],
-    ) -> None:
-        self._connection = connection
-        self._lanes = lanes
-        self._position = position
-        self._frontier = frontier
-        self._checkpoints = checkpoints
-        self._committer = committer
-        self._judge = judge
-        self._waits = waits
-        self._log_end = log_end
-        self._give_up = give_up
-        self._partitions: dict[str, PartitionCounts] = {}
-        self._shrunk: dict[str, int] = {}  # topics that were made anew, with so many partitions
-        self._missing: dict[str, _Missing] = {}
-        self._logged: dict[str, Refusal] = {}  # why a topic waits, as it was logged
-        self._silent: dict[LaneKey, float] = {}  # when each is asked again
-        self._reread_s: dict[str, float] = {}  # when topics in use were last asked for
-        self._reread_due_s = 0.0
-
-    def connecting(self) -> Question[None]:
+    def connecting(self) -> None:
         """A new connection may find other partitions. Nothing is outstanding."""
         self._partitions.clear()
         for topic, partitions in self._shrunk.items():
-            yield MadeAnew(topic, shrunk=True)
-            self._checkpoints.start_over(topic, partitions)
+            self.engine.start_over(topic)
+            self.checkpoints.start_over(topic, partitions)
             self._silent = {key: at for key, at in self._silent.items() if key[0] != topic}
         self._shrunk.clear()
 
-    def read_back(self) -> Question[Arrivals]:
+    def read_back(self) -> Arrivals:
         """What the lanes hold that were in use before. Raises Unanswered, ToldToStop."""
-        checkpoints = self._checkpoints
-        with closing(self._connection.reader(self._give_up)) as reader:
-            return (
-                yield from self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
-            )
+        checkpoints = self.checkpoints
+        with closing(self.connection.reader(self.give_up)) as reader:
+            return self._read_back(reader, dict(checkpoints.lanes), clean=checkpoints.clean)
 
     def partitions(self, topic: str) -> PartitionCounts | Refusal | None:
-        """Of a topic that was looked for: how many partitions are in use, or why it cannot be used;
-        None if its lane is closed for that reason."""
+        """How many partitions of a found topic are in use, or why none; None: its lane is closed for that reason."""
         found = self._partitions.get(topic)
         if found is not None:
             return found
-        lane = self._lanes.get((topic, NO_PARTITION))
+        lane = self.engine.lanes.get((topic, NO_PARTITION))
         is_closed = lane is not None and lane.closed is not None
         return None if is_closed else self._missing[topic].refusal
 
-    def read_back_new(self, topics: Collection[str]) -> Question[None]:
-        """Finds the topics that were never looked for, and reads back their partitions. Raises Unanswered,
-        and StorageError if the checkpoints cannot be saved."""
+    def read_back_new(self, topics: Collection[str]) -> bool:
+        """Finds the topics that were never looked for, and reads back their partitions. True: all are known, as
+        far as they exist. Raises Unanswered, and StorageError if the checkpoints cannot be saved."""
         for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
-            yield from self._find(topic, time.monotonic())
+            self._find(topic, time.monotonic())
+        return True
 
-    def read_back_again(self) -> Question[None]:
-        """Asks again for what could not be used, or was not read back to its end, if it is time to. Call it
-        before deciding where to read, because the lanes that it opens left records in the log. Raises as
-        `read_back_new`."""
+    def read_back_again(self) -> None:
+        """Asks again, if it is time to, for what could not be used, or was not read back to its end. Call it before
+        deciding where to read: the lanes that it opens left records in the log. Raises as `read_back_new`."""
         now_s = time.monotonic()
         for topic in [t for t, missing in self._missing.items() if missing.again_s <= now_s]:
-            yield from self._find(topic, now_s)
+            self._find(topic, now_s)
         due = [key for key, again_s in self._silent.items() if again_s <= now_s]
-        for key, lane in self._lanes.items():
+        for key, lane in self.engine.lanes.items():
             if lane.found is not None and lane.is_unread:
-                checkpoint = self._checkpoints.lanes[key]
+                checkpoint = self.checkpoints.lanes[key]
                 checkpoint.address = max(checkpoint.address, lane.last_address)  # first, as always
                 checkpoint.offset = lane.found.end
                 due += [key] if key not in self._silent else []
         if due:
             unseen = {topic for topic, _ in due} - self._partitions.keys() - self._missing.keys()
             for topic in sorted(unseen):
-                yield from self._find(topic, now_s)  # it may have fewer partitions now
-            yield from self._add(due, self._waits.silent_answer_s, {})
-        yield from self._reread(now_s)
+                self._find(topic, now_s)  # it may have fewer partitions now
+            self._add(due, self.waits.silent_answer_s, {})
+        self._reread(now_s)
 
     def __contains__(self, key: LaneKey) -> bool:
         """Whether this object has closed the lane, and will open it."""
@@ -182,7 +140,7 @@ class Topics:
         return (
             missing is not None
             and missing.refusal.passing
-            and time.monotonic() - missing.since_s < self._waits.creation_s
+            and time.monotonic() - missing.since_s < self.waits.creation_s
         )
 
     def hurry(self) -> None:
@@ -192,19 +150,19 @@ class Topics:
         self._reread_s.clear()
         self._reread_due_s = 0.0
 
-    def forbid(self, topic: str, refusal: Refusal) -> Question[None]:
+    def forbid(self, topic: str, refusal: Refusal) -> None:
         """A record was refused because of its topic."""
         now_s = time.monotonic()
         self._partitions.pop(topic, None)
-        yield self._close(topic, _Missing(refusal, now_s, now_s + self._waits.forbidden_pause_s))
+        self._close(topic, _Missing(refusal, now_s, now_s + self.waits.forbidden_pause_s))
 
-    def apply(self, arrivals: Arrivals) -> Question[None]:
+    def apply(self, arrivals: Arrivals) -> None:
         """Opens the lanes that answered when they were read back, and closes the silent ones."""
         for key, found in arrivals.found.items():
-            yield Compared(key, found)
+            self.engine.found(key, found)
             if self._silent.pop(key, None) is not None:
-                yield Opened(key)
-        again_s = time.monotonic() + self._waits.silent_pause_s
+                self.engine.open(key)
+        again_s = time.monotonic() + self.waits.silent_pause_s
         new = {key: why for key, why in arrivals.silent.items() if key not in self._silent}
         for key, why in new.items():
             if why.passing:
@@ -216,50 +174,51 @@ class Topics:
             _log.warning("records wait: %s", reason, extra={"event": "topic_unreadable"})
         for key, why in arrivals.silent.items():
             self._silent[key] = again_s
-            yield Closed(key, why)
+            self.engine.close(key, why)
 
     # --- topics -------------------------------------------------------------------------------
 
-    def _find(self, topic: str, now_s: float) -> Question[None]:
-        waits = self._waits
+    def _find(self, topic: str, now_s: float) -> None:
+        waits = self.waits
         since_s = self._missing[topic].since_s if topic in self._missing else now_s
-        found = self._connection.partitions(topic)
+        found = self.connection.partitions(topic)
         if isinstance(found, Refusal):
             if now_s - since_s > waits.topic_s:
                 found = found._replace(passing=False)
             pause_s = waits.topic_pause_s if found.passing else waits.refused_pause_s
-            yield self._close(topic, _Missing(found, since_s, now_s + pause_s))
+            self._close(topic, _Missing(found, since_s, now_s + pause_s))
             return
-        yield from self._use(topic, found)
+        self._use(topic, found)
         self._reread_s[topic] = now_s
         self._missing.pop(topic, None)
         self._logged.pop(topic, None)
-        yield Opened((topic, NO_PARTITION))
+        self.engine.open((topic, NO_PARTITION))
 
-    def _close(self, topic: str, missing: _Missing) -> Change:
+    def _close(self, topic: str, missing: _Missing) -> None:
         self._missing[topic] = missing
         if self._logged.get(topic) != missing.refusal and not self.may_come(topic):
             self._logged[topic] = missing.refusal
             why, what_to_do = missing.refusal.reason, advice(missing.refusal.code)
             _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
         key = (topic, NO_PARTITION)
-        if self._judge.fate(missing.refusal) is Fate.ASIDE:
-            return Opened(key)  # the records name an impossible topic: they are set aside
-        return Closed(key, missing.refusal)
+        if self.judge.fate(missing.refusal) is Fate.ASIDE:
+            self.engine.open(key)  # the records name an impossible topic: they are set aside
+        else:
+            self.engine.close(key, missing.refusal)
 
-    def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> Question[None]:
+    def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> None:
         """Uses the topic's partitions, once that and where to read back each is durable. A topic that was
         missing may be a new one, so all its lanes are read back. Raises as `read_back_new`."""
-        counts = yield from self._counts(topic, partitions)
+        counts = self._counts(topic, partitions)
         lanes = [(topic, partition) for partition in range(counts.latest)]
         if topic not in self._missing:
-            lanes = [key for key in lanes if key not in self._checkpoints.lanes]
-        yield from self._add(lanes, answer_s, {topic: counts})
+            lanes = [key for key in lanes if key not in self.checkpoints.lanes]
+        self._add(lanes, answer_s, {topic: counts})
         self._partitions[topic] = counts
 
-    def _counts(self, topic: str, partitions: int) -> Question[PartitionCounts]:
+    def _counts(self, topic: str, partitions: int) -> PartitionCounts:
         """How many partitions to use, of so many, and for which records; see the module."""
-        counts = self._checkpoints.partitions.get(topic)
+        counts = self.checkpoints.partitions.get(topic)
         if counts is None:
             return PartitionCounts.always(partitions)
         if partitions > counts.latest:
@@ -269,30 +228,30 @@ class Topics:
                 topic, counted(partitions, "partition"), counts.latest, begin,
                 extra={"event": "topic_grown"},
             )  # fmt: skip  # one call
-            return counts.grown(begin, partitions).since(self._committer.committed.address)
+            return counts.grown(begin, partitions).since(self.committer.committed.address)
         if partitions < counts.latest:
-            with closing(self._connection.reader(self._give_up)) as reader:
-                yield from self._meet(reader, {topic})
-            if topic not in self._checkpoints.ids:
+            with closing(self.connection.reader(self.give_up)) as reader:
+                self._meet(reader, {topic})
+            if topic not in self.checkpoints.ids:
                 self._shrink(topic, partitions)
         return counts  # a broker that has not learnt of a growth gives a lower number
 
     def _past(self, topic: str) -> int:
         """An address after all records that may have been sent to the topic."""
-        lanes = [lane for key, lane in self._lanes.items() if key[0] == topic]
+        lanes = [lane for key, lane in self.engine.lanes.items() if key[0] == topic]
         held = max((lane.last_address for lane in lanes), default=-1) + 1
         sent = max((lane.seen_to for lane in lanes), default=-1) + 1
         is_whole = all(lane.found is None or lane.found.is_whole for lane in lanes)
         if not is_whole or any(key[0] == topic for key in self._silent):
-            sent = self._log_end()
-        return max(self._frontier(), held, sent)
+            sent = self.log_end()
+        return max(self.engine.frontier.address, held, sent)
 
-    def _reread(self, now_s: float) -> Question[None]:
+    def _reread(self, now_s: float) -> None:
         """Asks for one of the topics in use, if it is time to. Raises Unanswered if it is gone."""
-        if now_s < self._reread_due_s or not self._connection.reachable:
+        if now_s < self._reread_due_s or not self.connection.reachable:
             return
-        self._reread_due_s, waits = now_s + 1.0, self._waits
-        lanes = self._lanes.items()
+        self._reread_due_s, waits = now_s + 1.0, self.waits
+        lanes = self.engine.lanes.items()
         stuck = {key[0] for key, lane in lanes if lane.stuck_s(now_s) > ASK_WHY_S}
         for topic in self._partitions:
             pause_s = waits.stuck_reread_s if topic in stuck else waits.reread_s
@@ -302,7 +261,7 @@ class Topics:
             return
         self._reread_s[topic] = now_s
         try:
-            partitions = self._connection.partitions(topic, waits.silent_answer_s)
+            partitions = self.connection.partitions(topic, waits.silent_answer_s)
         except Unanswered:  # sending the next record will find out more
             return
         if isinstance(partitions, Refusal):
@@ -310,21 +269,21 @@ class Topics:
                 raise Unanswered(partitions.reason)
             return  # as above
         in_use = self._partitions[topic].latest
-        if partitions < in_use and topic not in self._checkpoints.ids:  # it is asked once more
+        if partitions < in_use and topic not in self.checkpoints.ids:  # it is asked once more
             raise Unanswered(f"a broker says that topic {topic!r} has fewer partitions now")
         if partitions != in_use:
-            yield from self._use(topic, partitions, waits.silent_answer_s)
+            self._use(topic, partitions, waits.silent_answer_s)
 
-    def _meet(self, reader: ReadBack, topics: Collection[str]) -> Question[None]:
+    def _meet(self, reader: ReadBack, topics: Collection[str]) -> None:
         """Compares the topics' ids with those that were noted; see the module. Raises Unanswered."""
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         for topic, (found, partitions) in reader.identities(topics).items():
             known, counts = checkpoints.ids.get(topic), checkpoints.partitions.get(topic)
             if known != found and counts is not None and partitions < counts.latest:
                 self._shrink(topic, partitions)
             if known not in {None, found}:
                 _log.warning("topic %s was made anew: it is read back from its beginning", topic)
-                yield MadeAnew(topic)
+                self.engine.forget_offsets(topic)
             checkpoints.meet(topic, found)
 
     def _shrink(self, topic: str, partitions: int) -> None:
@@ -336,24 +295,24 @@ class Topics:
 
     def _add(
         self, keys: list[LaneKey], answer_s: float | None, partitions: dict[str, PartitionCounts]
-    ) -> Question[None]:
+    ) -> None:
         """Reads back lanes that were never used, or could not be before, and saves where to read
         back the new ones: from their ends. Lanes that do not answer are closed."""
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         known = checkpoints.lanes.keys() & set(keys)
         begin = 0 if checkpoints.lost else FROM_END
         lanes = {key: checkpoints.lanes.get(key) or Checkpoint(begin) for key in keys}
         arrivals = Arrivals({}, {})
         if keys:
-            with closing(self._connection.reader(self._give_up)) as reader:
+            with closing(self.connection.reader(self.give_up)) as reader:
                 if checkpoints.lost and len(known) < len(keys) and reader.reads:
                     _log.warning("scanning %s from the earliest offset", keys[0][0])
                 clean = not known and not checkpoints.lost
-                arrivals = yield from self._read_back(reader, lanes, clean=clean, answer_s=answer_s)
+                arrivals = self._read_back(reader, lanes, clean=clean, answer_s=answer_s)
         for key in lanes.keys() - arrivals.found.keys() - arrivals.silent.keys():
             arrivals.silent[key] = no_answer("it does not exist yet")
         checkpoints.add({key: lanes[key] for key in arrivals.found}, partitions)
-        yield from self.apply(arrivals)
+        self.apply(arrivals)
 
     def _read_back(
         self,
@@ -362,14 +321,16 @@ class Topics:
         *,
         clean: bool,
         answer_s: float | None = None,
-    ) -> Question[Arrivals]:
+    ) -> Arrivals:
         topics = {topic for topic, _ in lanes}
         if clean:  # nothing is expected, so that an offset of another topic does no harm
-            topics -= self._checkpoints.ids.keys()
-        yield from self._meet(reader, topics)
+            topics -= self.checkpoints.ids.keys()
+        self._meet(reader, topics)
+        known = self.engine.lanes
         held = {
-            key: max(of.address, self._lanes[key].last_address if key in self._lanes else -1)
+            key: max(of.address, known[key].last_address if key in known else -1)
             for key, of in lanes.items()
         }
-        wanted = Wanted(self._checkpoints.source, self._position(), self._log_end(), held)
-        return read_back(reader, lanes, wanted, self._waits, clean=clean, answer_s=answer_s)
+        since = self.engine.position.address
+        wanted = Wanted(self.checkpoints.source, since, self.log_end(), held)
+        return read_back(reader, lanes, wanted, self.waits, clean=clean, answer_s=answer_s)

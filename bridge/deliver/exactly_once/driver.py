@@ -11,57 +11,44 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aolog.read.reader import view_of
+from aolog.record import Position
+from bridge.config.routing import Routing
+from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.exactly_once.prefetch import Prefetch
-from bridge.deliver.exactly_once.refusals import Blame, Refusals
-from bridge.deliver.exactly_once.sender import Room, Sender, Step
+from bridge.deliver.exactly_once.refusals import Refusals
+from bridge.deliver.exactly_once.sender import Sender
+from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.intake import Intake
 from bridge.deliver.log_delivery import EXACTLY_ONCE, undeliverable
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late
 from bridge.deliver.verdicts import Fate
 from bridge.errors import DestinationError, WrongSetting
+from bridge.kafka import events
 from bridge.kafka.cursor_record import CursorName, CursorRecord
 from bridge.kafka.error_table import UNKNOWN_TOPIC, Kind, kind_of, names_records
-from bridge.kafka.events import Failed
 from bridge.kafka.lane import Refusal
-from bridge.kafka.outcomes import (
-    Broke,
-    Committed,
-    Found,
-    Impossible,
-    Looked,
-    Proven,
-    TransactionEvent,
-)
 from bridge.kafka.telemetry import TRANSACTIONS
 from bridge.kafka.transactional_producer import TransactionalProducer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bridge.config.routing import Routing
-    from bridge.deliver.checkpoints import Checkpoints
-    from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.log_source import LogSource
-    from bridge.deliver.position import Position
 
 _log = logging.getLogger("bridge")
 _TIMEOUT_MS = 60_000  # the client's default
 
 
 class ExactlyOnce:
-    """See the module, and LogDelivery. engine: its Machine. routing: where records go. give_up: asked now and
-    then where something takes long, also in another thread. Raises WrongSetting for a log of format
-    1."""
+    """See the module. The same to the forwarder as AtLeastOnce; give_up is asked in another thread, too. Raises
+    WrongSetting for a log of format 1."""
 
     def __init__(
         self,
@@ -86,10 +73,7 @@ class ExactlyOnce:
             CursorName(uuid, source.cursor),
             options.cursor_topic,
             give_up,
-            checkpoints.cluster,
-            create_topics=options.create_topics,
-            answer_s=options.waits.answer_s,
-            take_over_s=options.waits.take_over_s,
+            options.terms(checkpoints.cluster),
         )
         self._connection = self._producer.connection
         self._partitions = Partitions(self._connection, options.waits)
@@ -119,11 +103,7 @@ class ExactlyOnce:
         self._draining = False
         self._refusals = Refusals(self._judge, self._connection, self._partitions)
         self._sender = Sender(
-            self._prefetch,
-            self._producer,
-            self._dead,
-            self._judge,
-            unsure=checkpoints.unsure,
+            self._prefetch, self._producer, self._dead, self._judge, unsure=checkpoints.unsure
         )
         self._followed = self.engine.state
         self._connections = 0
@@ -135,15 +115,15 @@ class ExactlyOnce:
 
     @property
     def unread(self) -> Position | None:
-        """See LogDelivery. After a kill the cluster's cursor may be ahead of the local one; if the cluster
-        does not answer in time, the local one counts."""
+        """As AtLeastOnce; None before it is known. After a kill the cluster's cursor may be ahead of the local
+        one; if the cluster does not answer in time, the local one counts."""
         asked = self.engine.in_doubt and not self._connections
         if asked and time.monotonic() < self._begun_s + self._waits.answer_s:
             return None
         return self._source.position
 
     def turn(self, now_s: float) -> None:
-        """See LogDelivery."""
+        """As AtLeastOnce."""
         engine = self.engine
         self._committer.go_on()
         self._follow()  # what a stop or a drain asked for, even if its time is over by now
@@ -167,7 +147,7 @@ class ExactlyOnce:
             waits = False
         stalled = self._watch.look(now_s) and engine.is_open  # otherwise no producer can ask
         if stalled and (gone := self._partitions.gone(now_s)) is not None:
-            self._take(Broke(gone, UNKNOWN_TOPIC))
+            self._take(events.Broke(gone, UNKNOWN_TOPIC))
         if self._prefetch.ready and engine.room > 0 and not self._producer.calling:
             self._send()
         elif wants and engine.is_open:  # still, after the events
@@ -179,12 +159,12 @@ class ExactlyOnce:
                     self._trouble.over()
 
     def reopen(self) -> None:
-        """See LogDelivery. One that has stopped at a record is over, and is made anew."""
+        """As AtLeastOnce. One that has stopped at a record is over, and is made anew."""
         self._connection.topic_settings.forget()
         self.engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
-        """See LogDelivery."""
+        """As AtLeastOnce."""
         engine, self._draining = self.engine, True
         if engine.state is not State.SENDING or not self._prefetch.empty:
             return False
@@ -203,7 +183,7 @@ class ExactlyOnce:
         self._source.prune()
 
     def error(self) -> DestinationError | None:
-        """See LogDelivery."""
+        """As AtLeastOnce."""
         return self._error
 
     def _undeliverable(self) -> DestinationError:
@@ -211,7 +191,7 @@ class ExactlyOnce:
         return undeliverable(path, self._refusals.last, address)
 
     def close(self) -> None:
-        """See LogDelivery."""
+        """As AtLeastOnce."""
         with ExitStack() as stack:  # in reverse order; each one, even if another raises
             stack.callback(self._dead.close)
             stack.callback(self._producer.close)
@@ -219,13 +199,13 @@ class ExactlyOnce:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """See LogDelivery: a transaction is not counted by topic."""
+        """Empty: a transaction is not counted by topic."""
         return {}
 
     def status(self) -> Status:
-        """See LogDelivery."""
+        """As AtLeastOnce."""
         engine, connection = self.engine, self._connection
-        stalled = self._watch.now(time.monotonic())
+        stalled = self._watch.stalls.now(time.monotonic())
         reason = self._refusals.reason
         late_and_why = "; ".join(filter(None, (late(stalled), engine.failure)))
         failure = self._watch.too_few or reason or late_and_why or None
@@ -247,13 +227,10 @@ class ExactlyOnce:
         )
 
     def _state(self) -> str:
-        state = self.engine.state
-        if self.engine.stopping and not self.engine.over:
-            return "stopping"
-        if self.engine.is_open:
-            waits = "blocked" if self._refusals.waits is not None else "sending"
-            return waits if self._connection.reachable else "connecting"
-        return "connecting" if state is State.PROVING else state.value
+        engine, state = self.engine, self.engine.state
+        if self._refusals.waits is not None and engine.is_open and not engine.stopping:
+            return "blocked"
+        return State.CONNECTING.value if state is State.PROVING else state.value
 
     # --- states and events --------------------------------------------------------------------
 
@@ -265,7 +242,7 @@ class ExactlyOnce:
         self._followed = state
         if state is State.CONNECTING:
             self._partitions.forget()
-            self._sender.connecting()
+            self._sender.checked.clear()
             self._go_back(engine.position)
             producer.open(engine.position.address)
         elif state is State.PROVING:
@@ -278,21 +255,21 @@ class ExactlyOnce:
             if not engine.over:
                 self._go_back(engine.position)
 
-    def _take(self, event: TransactionEvent) -> None:
+    def _take(self, event: events.TransactionEvent) -> None:
         self._report(event)
         self._follow()
 
-    def _report(self, event: TransactionEvent) -> None:
+    def _report(self, event: events.TransactionEvent) -> None:
         engine, now_s = self.engine, time.monotonic()
-        if isinstance(event, Found):
+        if isinstance(event, events.Found):
             self._sender.unsure = self._sender.unsure or self._connections > 0
             self._connections += 1
             engine.found(self._resume(event.record))
-        elif isinstance(event, Looked):
-            self._sender.checked(set(event.lanes))
-        elif isinstance(event, Proven):
+        elif isinstance(event, events.Looked):
+            self._sender.checked.update(event.lanes)
+        elif isinstance(event, events.Proven):
             engine.proven(twice=event.twice)
-        elif isinstance(event, Committed):
+        elif isinstance(event, events.Committed):
             self._refusals.waits = self._watch.too_few = None
             self._trouble.over()
             before = engine.size.bytes
@@ -301,12 +278,12 @@ class ExactlyOnce:
                 _log.info("commits are slow: transactions of %d bytes at most", engine.size.bytes)
             TRANSACTIONS.labels("committed").inc()
             self._judge.passed(engine.position.address)
-        elif isinstance(event, Impossible):
+        elif isinstance(event, events.Impossible):
             self._error = event.error
             engine.impossible(str(event.error))
-        elif isinstance(event, Broke):
+        elif isinstance(event, events.Broke):
             self._take_broken(event)
-        elif isinstance(event, Failed):
+        elif isinstance(event, events.Failed):
             self._refusals.last = Refusal(event.reason, event.code)
             if event.suspect:
                 self._suspect(event, now_s)
@@ -317,17 +294,16 @@ class ExactlyOnce:
             if engine.state is State.COMMITTING:
                 self._producer.commit(self._record(engine.sent_to), again=True)
 
-    def _suspect(self, event: Failed, now_s: float) -> None:
+    def _suspect(self, event: events.Failed, now_s: float) -> None:
         engine, reason = self.engine, event.reason
         blame = self._refusals.blame(event, engine.alone, engine.open_s(now_s))
-        if blame is Blame.UNKNOWN:
+        if blame is None:
             engine.suspect(reason, now_s=now_s, names=names_records(event.code))
         else:
-            engine.again(reason, named=blame is Blame.NAMED)
+            engine.again(reason, named=bool(blame))
 
-    def _take_broken(self, event: Broke) -> None:
-        """The producer cannot be used any more. A drain ends if a right to a topic is missing, as it
-        does if a topic is missing."""
+    def _take_broken(self, event: events.Broke) -> None:
+        """The producer cannot be used any more. A missing right to a topic ends a drain, as a missing topic does."""
         engine, reason = self.engine, event.reason
         if kind_of(event.code) is Kind.TOPIC_FORBIDDEN:
             reason = self._refusals.missing_right(event)
@@ -361,8 +337,7 @@ class ExactlyOnce:
         return position
 
     def _settle(self, refusal: Refusal) -> None:
-        """The record at the committed position is refused: it is poison, or the log waits for what is
-        to blame instead."""
+        """The record at the committed position is refused: it is poison, or the log waits for the cause."""
         engine, position = self.engine, self.engine.position
         self._refusals.last = refusal
         if self._judge.fate(refusal) is Fate.ASIDE:  # it is read again, and set aside then
@@ -377,8 +352,7 @@ class ExactlyOnce:
             engine.broken(reason, now_s=time.monotonic())
 
     def _unclean(self) -> None:
-        """Notes, durably, before anything is sent: the cluster's cursor may be ahead of the local one,
-        and which cluster it is."""
+        """Notes, durably, before anything is sent: the cluster, and that its cursor may be ahead of the local one."""
         if self._checkpoints.clean:
             self._checkpoints.clean, self._checkpoints.unsure = False, True
         self._checkpoints.save()
@@ -388,35 +362,9 @@ class ExactlyOnce:
         self._prefetch.go_to(position)
 
     def _send(self) -> None:
-        engine = self.engine
-        room = Room(
-            engine.room, engine.bytes_room, not engine.outstanding, engine.suspected > 0,
-            engine.position.address,
-        )  # fmt: skip  # one value
-        self._sent(self._sender.send(room), time.monotonic())
+        if (refusal := self._sender.send(self.engine)) is not None:
+            self._settle(refusal)
         self._follow()
-
-    def _sent(self, step: Step, now_s: float) -> None:
-        """Tells the engine what was put into the transaction."""
-        engine = self.engine
-        if step.failure is not None:
-            engine.broken(step.failure, now_s=now_s)
-        elif step.records and step.to is not None:
-            engine.sent(step.first, step.to, step.records, step.bytes, now_s=now_s)
-        elif step.to is not None:
-            engine.moved(step.to)
-        if step.is_full:
-            engine.hurry()
-        if engine.state is not State.SENDING:  # among others, if the transaction is full
-            return
-        if step.refusal is not None and not engine.outstanding:
-            self._settle(step.refusal)
-        elif step.refusal is not None:
-            engine.hurry()  # first commits the records before it
-        elif step.spoiled:
-            engine.hurry()
-            if engine.state is State.SENDING:
-                engine.broken("the client takes no record", now_s=now_s)
 
 
 def _take_cursor(checkpoints: Checkpoints) -> None:

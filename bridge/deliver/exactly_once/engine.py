@@ -65,16 +65,14 @@ The local cursor follows the committed position and is never ahead of it.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from aolog.errors import counted
+from aolog.record import Position
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.exactly_once.transaction_size import TransactionSize
 from bridge.kafka.client_queue import LOG_BYTES_MAX
-
-if TYPE_CHECKING:
-    from bridge.deliver.position import Position
 
 
 class State(Enum):
@@ -94,50 +92,38 @@ _FINAL = {State.STOPPED, State.FAILED}
 _OPEN = {State.SENDING, State.COMMITTING}
 
 
+@dataclass(eq=False)
 class Transactions:
-    """See the module. Times are seconds of any clock that only grows.
+    """See the module. Times are seconds of any clock that only grows."""
 
-    records, bytes_max, seconds: the most that one transaction holds, and how long it stays open. timeout_s: when
-    the cluster ends it. stop_s: how long a stop waits for a commit. in_doubt: whether the cluster may
-    have committed more than the local cursor says. outstanding, outstanding_bytes: records in the open
-    transaction, and their keys and values.
-    """
+    position: Position  # everything before it is committed
+    _: KW_ONLY
+    now_s: InitVar[float]
+    records: int = 10_000  # in a transaction, at most
+    seconds: float = 0.5  # how long it stays open, at most
+    bytes_max: InitVar[int] = LOG_BYTES_MAX  # in a transaction
+    timeout_s: InitVar[float] = 60.0  # after which the cluster ends it
+    stop_s: float = 5.0  # how long a stop waits for a commit
+    in_doubt: bool = False  # the cluster may have committed more than the local cursor says
+    backoff: Backoff = field(default_factory=Backoff)
+    state: State = field(default=State.BACKING_OFF, init=False)
+    outstanding: int = field(default=0, init=False)  # records in the open transaction
+    outstanding_bytes: int = field(default=0, init=False)  # their keys and values
+    acknowledged: int = field(default=0, init=False)
+    failure: str | None = field(default=None, init=False)
+    suspected: int = field(default=0, init=False)  # so many after the position hold a refused one
+    stopping: bool = field(default=False, init=False)
 
-    def __init__(
-        self,
-        start: Position,
-        *,
-        now_s: float,
-        records: int = 10_000,
-        seconds: float = 0.5,
-        bytes_max: int = LOG_BYTES_MAX,
-        timeout_s: float = 60.0,
-        stop_s: float = 5.0,
-        in_doubt: bool = False,
-        backoff: Backoff | None = None,
-    ) -> None:
-        self.state = State.BACKING_OFF
-        self.position = start  # everything before it is committed
-        self.sent_to = start
-        self.outstanding = self.outstanding_bytes = 0
-        self.acknowledged = 0
-        self.failure: str | None = None
-        self.limit = records
-        self.suspected = 0  # this many records after the committed position hold a refused one
-        self.stopping = False
-        self.in_doubt = in_doubt
-        self.size = TransactionSize(timeout_s, seconds, bytes_max)
+    def __post_init__(self, now_s: float, bytes_max: int, timeout_s: float) -> None:
+        self.sent_to = self.position
+        self.limit = self.records
+        self.size = TransactionSize(timeout_s, self.seconds, bytes_max)
         self._first = 0  # address of the first record in the open transaction
         self._begun_s = 0.0  # when that was sent
         self._proven = False
         self._intact = False  # no request of this producer can arrive late: it may go on
-        self._records = records
-        self._seconds = seconds
-        self._stop_s = stop_s
-        self.backoff = backoff or Backoff()
         self._retry_at_s = now_s
-        self._commit_due_s = float("inf")
-        self._stop_at_s = float("inf")
+        self._commit_due_s = self._stop_at_s = float("inf")
 
     # --- what the driver asks -----------------------------------------------------------------
 
@@ -199,8 +185,7 @@ class Transactions:
         self.state = State.SENDING if self._proven else State.PROVING
 
     def proven(self, *, twice: bool = False) -> None:
-        """The cluster isolates transactions. twice: the client may have requested the end of one of
-        the proof's transactions more than once."""
+        """The cluster isolates transactions. twice: as of committed, for the proof's transactions."""
         if self.state is not State.PROVING:
             return
         self._proven = True
@@ -210,13 +195,12 @@ class Transactions:
     # --- sending ------------------------------------------------------------------------------
 
     def sent(self, first: int, to: Position, records: int, size: int = 0, *, now_s: float) -> None:
-        """The producer has taken records from the address `first` on, all before `to`. size: their
-        bytes."""
+        """The producer has taken records with so many bytes from the address `first` on, all before `to`."""
         assert self.state is State.SENDING
         assert 0 < records <= self.room
         if not self.outstanding:
             self._first, self._begun_s = first, now_s
-            self._commit_due_s = now_s + self._seconds
+            self._commit_due_s = now_s + self.seconds
         self.outstanding += records
         self.outstanding_bytes += size
         self.sent_to = to
@@ -242,8 +226,7 @@ class Transactions:
     # --- outcomes -----------------------------------------------------------------------------
 
     def committed(self, *, now_s: float, twice: bool = False) -> None:
-        """The cluster has committed up to `sent_to`. twice: the client may have requested that more
-        than once."""
+        """The cluster has committed up to `sent_to`. twice: the client may have requested that twice."""
         if self.state is not State.COMMITTING:
             return
         self.size.committed(self.outstanding_bytes, self.open_s(now_s))
@@ -251,7 +234,7 @@ class Transactions:
         self.acknowledged += self.outstanding
         self.suspected = max(0, self.suspected - self.outstanding)
         if not self.suspected:
-            self.limit = min(self._records, self.limit * 2)
+            self.limit = min(self.records, self.limit * 2)
         self.position = self.sent_to
         self.backoff.reset()
         self._forget_open()
@@ -283,12 +266,11 @@ class Transactions:
         from reports on its records; there may be more to name."""
         if not self.is_open:
             return
-        self.suspected, self.limit = self.outstanding if named else 0, self._records
+        self.suspected, self.limit = self.outstanding if named else 0, self.records
         self._connect_again(reason)
 
     def broken(self, reason: str, *, now_s: float) -> None:
-        """The producer cannot be used any more. The next connection looks up what became of its
-        transaction."""
+        """The producer cannot be used any more. The next one looks up what became of its transaction."""
         if self.over:
             return
         self.failure = reason
@@ -320,7 +302,7 @@ class Transactions:
         if self.stopping or self.over:
             return
         self.stopping = True
-        self._stop_at_s = now_s + self._stop_s
+        self._stop_at_s = now_s + self.stop_s
         self.hurry()
         if self.state is not State.COMMITTING:
             self.state = State.STOPPED

@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from aolog.errors import counted
+from bridge.deliver.intake import PartitionsOf
 from bridge.deliver.partition_counts import PartitionCounts
+from bridge.deliver.waits import Waits
 from bridge.errors import Unanswered
+from bridge.kafka.connection import Connection
 from bridge.kafka.lane import Refusal
 from bridge.kafka.stalls import STALLED_S
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from bridge.deliver.intake import PartitionsOf
-    from bridge.deliver.waits import Waits
-    from bridge.kafka.connection import Connection
 
 _log = logging.getLogger("bridge")
 
@@ -45,8 +41,7 @@ class Partitions:
         return sorted(self._partitions)
 
     def of(self, topics: Collection[str]) -> PartitionsOf | None:
-        """How many partitions each topic has, or why it cannot be used. None, after a pause: ask again; it is
-        not known yet."""
+        """How many partitions each topic has, or why it cannot be used. None, after a pause: ask again."""
         found: dict[str, PartitionCounts | Refusal] = {}
         for topic in topics:
             partitions = self._find(topic)
@@ -62,7 +57,14 @@ class Partitions:
         now_s = time.monotonic()
         if topic in self._partitions:
             if now_s - self._found_s[topic] >= self._waits.reread_s:
-                self._read_again(topic, now_s)
+                # It may have grown: records of one key may then be in two partitions. If it is gone, or nothing
+                # answers, the next transaction will find out more.
+                self._found_s[topic] = now_s
+                with suppress(Unanswered):
+                    again = self._connection.partitions(topic, self._waits.silent_answer_s)
+                    if isinstance(again, int) and again > self._partitions[topic]:
+                        _log.info("topic %s: %s in use", topic, counted(again, "partition"))
+                        self._partitions[topic] = again
             return PartitionCounts.always(self._partitions[topic])
         found: int | Refusal | str
         try:
@@ -92,13 +94,3 @@ class Partitions:
                     del self._partitions[topic]
                     return found.reason
         return None
-
-    def _read_again(self, topic: str, now_s: float) -> None:
-        """The topic may have grown. Records of one key may then be in two partitions. If it is gone, or
-        nothing answers, the next transaction will find out more."""
-        self._found_s[topic] = now_s
-        with suppress(Unanswered):
-            found = self._connection.partitions(topic, self._waits.silent_answer_s)
-            if isinstance(found, int) and found > self._partitions[topic]:
-                _log.info("topic %s: %s in use", topic, counted(found, "partition"))
-                self._partitions[topic] = found

@@ -7,50 +7,39 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from aolog.format.native.speed import total
-from bridge.deliver.log_source import READ_BYTES_MAX
-from bridge.deliver.position import Aside, Position
-from bridge.deliver.verdicts import Fate
-from bridge.kafka.message_rows import MessageRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from aolog.read.batch import Batch
-    from bridge.deliver.intake import Intake, Judged
-    from bridge.deliver.log_source import LogSource
-    from bridge.kafka.lane import LaneKey, Refusal
-    from bridge.kafka.message_rows import Callback
-    from bridge.kafka.messages import Messages
+from aolog.read.batch import Batch
+from aolog.record import Position
+from bridge.deliver.intake import Intake, Judged
+from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
+from bridge.deliver.verdicts import Aside, Fate
+from bridge.kafka.lane import LaneKey, Refusal
+from bridge.kafka.message_rows import Callback, MessageRows
+from bridge.kafka.messages import Messages
 
 
+@dataclass(eq=False)
 class Ready:
-    """Records of one batch with their lanes, and the position after them. refusal: why the record at
-    `end` is not sent, if it is not. asides: the poison of the batch, to be set aside before the first
-    record is sent; batch: kept for that. next: index of the first record that was not taken. bytes: of
-    keys and values."""
+    """Records of one batch with their lanes."""
 
-    def __init__(
-        self, messages: Messages, lanes: list[LaneKey], ordinals: Sequence[int], end: Position
-    ) -> None:
-        self.messages = messages
-        self.lanes = lanes
-        self.end = end
-        self.refusal: Refusal | None = None
-        self.asides: tuple[Aside, ...] = ()
-        self.batch: Batch | None = None
-        self.next = 0
-        self.bytes, _ = total(messages.sizes)
-        self._ordinals = ordinals
+    messages: Messages
+    lanes: list[LaneKey]
+    ordinals: Sequence[int]
+    end: Position  # after them
+    refusal: Refusal | None = None  # why the record at `end` is not sent, if it is not
+    asides: Sequence[Aside] = ()  # the poison, set aside before anything is sent
+    batch: Batch | None = None  # kept for that
+    next: int = 0  # index of the first record that was not taken
 
-    @property
-    def records(self) -> int:
-        """How many there are."""
-        return self.messages.records
+    def __post_init__(self) -> None:
+        self.records = self.messages.records
+        self.bytes, _ = total(self.messages.sizes)  # of keys and values
 
     def part(self, count: int, callback_of: Callable[[int, int], Callback] | None) -> MessageRows:
         """The next records. callback_of: makes the callback of a record, from its address and time."""
@@ -74,14 +63,7 @@ class Ready:
         """Of the record at i, or the end."""
         if i == self.records:
             return self.end
-        return Position(self.messages.addresses[i], self._ordinals[i])
-
-    def keep(self, kept: Sequence[int]) -> None:
-        """Drops all other records."""
-        self.messages = self.messages.take(kept)
-        self.lanes = [self.lanes[i] for i in kept]
-        self.bytes, _ = total(self.messages.sizes)
-        self._ordinals = [self._ordinals[i] for i in kept]
+        return Position(self.messages.addresses[i], self.ordinals[i])
 
 
 class Prefetch:
@@ -140,26 +122,31 @@ class Prefetch:
 
 def _ready(judged: Judged, end: Position) -> Ready:
     """Leaves out records that are not sent. end: after the batch."""
-    messages, lanes, verdicts = judged.messages, judged.lanes, judged.verdicts
-    first = judged.first_ordinal
+    messages, verdicts, first = judged.messages, judged.verdicts, judged.first_ordinal
+    lanes = cast("list[LaneKey]", judged.lanes)
     assert first is not None  # exactly once delivers only logs that count their records
     ordinals = range(first, first + messages.records)
-    ready = Ready(messages, cast("list[LaneKey]", lanes), ordinals, end)
     if verdicts.keys().isdisjoint(messages.addresses) and None not in lanes:
-        return ready
+        return Ready(messages, lanes, ordinals, end)
     kept, asides = [], []
-    for i, (address, lane) in enumerate(zip(messages.addresses, lanes, strict=True)):
+    refusal: Refusal | None = None
+    for i, (address, lane) in enumerate(zip(messages.addresses, judged.lanes, strict=True)):
         if lane is None:
             continue
-        verdict = verdicts.get(address)
-        if verdict is None:
+        if (verdict := verdicts.get(address)) is None:
             kept.append(i)
-        elif verdict.fate is Fate.STOP:
-            ready.end, ready.refusal = ready.position(i), verdict.refusal
+            continue
+        position = Position(address, ordinals[i])
+        if verdict.fate is Fate.STOP:
+            end, refusal = position, verdict.refusal
             break
-        else:
-            asides.append(Aside(ready.position(i), lane, verdict.refusal))
-    ready.keep(kept)
-    if asides:
-        ready.asides, ready.batch = tuple(asides), judged.batch
-    return ready
+        asides.append(Aside(position, lane, verdict.refusal))
+    return Ready(
+        messages.take(kept),
+        [lanes[i] for i in kept],
+        [ordinals[i] for i in kept],
+        end,
+        refusal,
+        asides,
+        judged.batch if asides else None,
+    )

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import logging
-from enum import Enum
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from aolog.errors import counted
+from bridge.deliver.exactly_once.partitions import Partitions
 from bridge.deliver.status import LANES_MAX, WaitingLane
+from bridge.deliver.verdicts import Judge
 from bridge.kafka.client import lacking
+from bridge.kafka.connection import Connection
 from bridge.kafka.error_table import advice
+from bridge.kafka.events import Broke, Failed
 from bridge.kafka.lane import NO_PARTITION, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridge.deliver.exactly_once.partitions import Partitions
-    from bridge.deliver.verdicts import Judge
-    from bridge.kafka.connection import Connection
-    from bridge.kafka.events import Failed
-    from bridge.kafka.outcomes import Broke
 
 _log = logging.getLogger("bridge")
 
 
-class Blame(Enum):
-    """Which record of a transaction was refused."""
-
-    SETTINGS = "its topic's settings tell"
-    NAMED = "the cluster named it, or it was alone"
-    UNKNOWN = "smaller transactions find it"
-
-
 class Refusals:
-    """Of one log. Not thread-safe. last: the latest refusal. waits: why the log waits, if no record is
-    to blame."""
+    """Of one log. last: the latest refusal. waits: why the log waits, if no record is to blame."""
 
     def __init__(self, judge: Judge, connection: Connection, partitions: Partitions) -> None:
         self._judge = judge
@@ -43,22 +28,23 @@ class Refusals:
         self.last = Refusal("", "")
         self.waits: Refusal | None = None
 
-    def blame(self, event: Failed, alone: Sequence[int], open_s: float) -> Blame:
+    def blame(self, event: Failed, alone: Sequence[int], open_s: float) -> Sequence[int] | None:
         """A record was refused. alone: the address of the transaction's only record, if it has one. open_s:
-        how long ago its first record was sent."""
+        how long ago its first record was sent. Returns which records are to blame: those that the cluster
+        named, or the one that was alone; none if their topics' settings tell that; None if it is not known."""
         if alone:
             self._connection.refused_alone(event, open_s)
         if self._connection.learn(self._partitions.topics):
             _log.info("the transaction is aborted: %s", event.reason)
-            return Blame.SETTINGS
+            return ()
         if named := event.named or alone:
             count = counted(len(named), "record", ",")
             _log.info("the transaction is aborted: %s; %s will not be sent", event.reason, count)
             self._judge.refuse(named, self.last)
-            return Blame.NAMED
+            return named
         what = "resending smaller ones to find the record"
         _log.info("the transaction is aborted: %s; %s", event.reason, what)
-        return Blame.UNKNOWN
+        return None
 
     def wait_for(self, refusal: Refusal, address: int) -> str:
         """The log waits at this address until somebody acts; logs that once. The reason, in words."""

@@ -1,136 +1,94 @@
-"""Puts the batches that are ready into the open transaction, and says what it put. Poison is set aside,
+"""Puts the batches that are ready into the open transaction, and tells the engine. Poison is set aside,
 durably, before the first record after it is sent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from dataclasses import dataclass, field
 
+from bridge.deliver.dead_letter import DeadLetters
+from bridge.deliver.exactly_once.engine import State, Transactions
+from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
+from bridge.deliver.verdicts import Judge
 from bridge.kafka.events import Put
+from bridge.kafka.lane import LaneKey, Refusal
 from bridge.kafka.stamp import unpack_stamp
-
-if TYPE_CHECKING:
-    from bridge.deliver.dead_letter import DeadLetters
-    from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
-    from bridge.deliver.position import Position
-    from bridge.deliver.verdicts import Judge
-    from bridge.kafka.lane import LaneKey, Refusal
-    from bridge.kafka.transactional_producer import TransactionalProducer
+from bridge.kafka.transactional_producer import TransactionalProducer
 
 
-class Room(NamedTuple):
-    """What the transaction may still take. is_empty: nothing is in it yet. reports: each record needs a
-    report of its own; see TransactionalProducer.failing. committed: the address up to which all is."""
-
-    records: int
-    bytes: int
-    is_empty: bool
-    reports: bool
-    committed: int
-
-
-class Step(NamedTuple):
-    """What became of the first ready batch. records, first, bytes: what was put, from which address on.
-    to: where the log goes on after it; None: nothing was passed. is_full: the next record waits for the next
-    transaction. failure: why poison could not be set aside. refusal: why the record at `to` is not sent.
-    spoiled: the transaction has failed; its commit tells why."""
-
-    records: int = 0
-    first: int = 0
-    bytes: int = 0
-    to: Position | None = None
-    is_full: bool = False
-    failure: str | None = None
-    refusal: Refusal | None = None
-    spoiled: bool = False
-
-
+@dataclass(eq=False)
 class Sender:
-    """Of one log. Not thread-safe.
+    """Of one log. Not thread-safe."""
 
-    full: whether the client's queue takes no more. last: address and timestamp of the last record put.
-    unsure: whether the cluster may have left a transaction of this log open, so that each lane is
-    checked before its first record on a connection: see bridge.kafka.hanging_transactions.
-    """
+    prefetch: Prefetch
+    producer: TransactionalProducer
+    dead: DeadLetters
+    judge: Judge
+    unsure: bool  # the cluster may have left a transaction open: check each lane first
+    full: bool = False  # whether the client's queue takes no more
+    last: tuple[int, int] | None = None  # address and timestamp of the last record put
+    # In these lanes no transaction of this log is open, as the driver has learnt on this connection.
+    checked: set[LaneKey] = field(default_factory=set)
 
-    def __init__(
-        self,
-        prefetch: Prefetch,
-        producer: TransactionalProducer,
-        dead: DeadLetters,
-        judge: Judge,
-        *,
-        unsure: bool,
-    ) -> None:
-        self._prefetch = prefetch
-        self._producer = producer
-        self._dead = dead
-        self._judge = judge
-        self.unsure = unsure
-        self._checked: set[LaneKey] = set()
-        self.full = False
-        self.last: tuple[int, int] | None = None
-
-    def connecting(self) -> None:
-        """On a new connection every lane is checked again."""
-        self._checked.clear()
-
-    def checked(self, lanes: set[LaneKey]) -> None:
-        """No transaction of this log is open in these lanes."""
-        self._checked |= lanes
-
-    def send(self, room: Room) -> Step:
-        """Puts the first ready batch, as far as the transaction and the client's queue take it."""
-        ready = self._prefetch.ready[0]
+    def send(self, engine: Transactions) -> Refusal | None:
+        """Puts the first ready batch, as far as the transaction and the client take it. Returns why the record at
+        the committed position is not sent, if it is not."""
+        ready = self.prefetch.ready[0]
         if ready.asides and (failure := self._set_aside(ready)) is not None:
-            return Step(failure=failure)
-        begin, records, put = ready.next, _fitting(ready, room), Put(0, None)
+            engine.broken(failure, now_s=time.monotonic())
+            return None
+        begin, records, put = ready.next, _fitting(ready, engine), Put(0, None)
         if records:
             lanes = set(ready.lanes[begin : begin + records])
-            if self.unsure and not lanes <= self._checked:
-                return self._check(room)
-            callback = self._producer.failing if room.reports or records == 1 else None
-            put = self._producer.put(ready.part(records, callback))
+            if self.unsure and not lanes <= self.checked:
+                self._check(engine)
+                return None
+            reports = engine.suspected > 0 or records == 1  # see TransactionalProducer.failing
+            callback = self.producer.failing if reports else None
+            put = self.producer.put(ready.part(records, callback))
         self.full = put.records < records
-        self._prefetch.taken(put.records)
-        end, all_aside = begin + put.records, begin == ready.records
-        first = size = 0
+        self.prefetch.taken(put.records)
+        end, all_aside, now_s = begin + put.records, begin == ready.records, time.monotonic()
+        refusal = put.refusal or (ready.refusal if end == ready.records else None)
         if put.records:
             stamp = unpack_stamp(ready.messages.stamp(end - 1))
             self.last = stamp.address, stamp.timestamp_us or 0
             first, size = ready.messages.addresses[begin], ready.size(begin, end)
-        refusal = put.refusal or (ready.refusal if end == ready.records else None)
-        passed = put.records or all_aside or refusal is not None
-        return Step(
-            put.records,
-            first,
-            size,
-            ready.position(end) if passed else None,
-            is_full=not records and not all_aside,  # the next one is too large for what is left
-            refusal=refusal,
-            spoiled=put.spoiled,
-        )
+            engine.sent(first, ready.position(end), put.records, size, now_s=now_s)
+        elif all_aside or refusal is not None:
+            engine.moved(ready.position(end))
+        if not records and not all_aside:  # the next one is too large for what is left
+            engine.hurry()
+        if engine.state is not State.SENDING:  # among others, if the transaction is full
+            return None
+        if refusal is not None and not engine.outstanding:
+            return refusal
+        if refusal is not None or put.spoiled:
+            engine.hurry()  # commits what is open: the records before it, or to learn why it is spoiled
+            if engine.state is State.SENDING:
+                engine.broken("the client takes no record", now_s=now_s)
+        return None
 
     def _set_aside(self, ready: Ready) -> str | None:
         """Sets the batch's poison aside, durably, or counts it as dropped; why that failed."""
         assert ready.batch is not None
-        failure = self._dead.take(ready.asides, ready.batch)
+        failure = self.dead.take(ready.asides, ready.batch)
         if failure is None:
-            self._judge.set_aside(ready.asides)
+            self.judge.set_aside(ready.asides)
             ready.asides, ready.batch = (), None
         return failure
 
-    def _check(self, room: Room) -> Step:
-        """Has the lanes checked in which nothing was sent on this connection; what is open is committed
-        first."""
-        if not room.is_empty:
-            return Step(is_full=True)
-        lanes = {lane for ready in self._prefetch.ready for lane in ready.lanes}
-        self._producer.look(lanes - self._checked, room.committed)
-        return Step()
+    def _check(self, engine: Transactions) -> None:
+        """Has lanes checked where this connection has sent nothing; what is open is committed first."""
+        if engine.outstanding:
+            engine.hurry()
+        else:
+            lanes = {lane for ready in self.prefetch.ready for lane in ready.lanes}
+            self.producer.look(lanes - self.checked, engine.position.address)
 
 
-def _fitting(ready: Ready, room: Room) -> int:
+def _fitting(ready: Ready, engine: Transactions) -> int:
     """How many of its next records the transaction takes. The first may have any size."""
-    records = min(room.records, ready.records - ready.next)
-    first = min(records, 1) if room.is_empty else 0
-    return max(first, ready.fitting(records, room.bytes))
+    records = min(engine.room, ready.records - ready.next)
+    first = 0 if engine.outstanding else min(records, 1)
+    return max(first, ready.fitting(records, engine.bytes_room))

@@ -31,14 +31,13 @@ _SLOWLY = 32
 
 
 class TransactionSize:
-    """Of one log. timeout_s: transaction.timeout.ms. open_s: how long a transaction is open on purpose,
-    which does not count. bytes_max: the bound of `bytes`. bytes: of keys and values, at most."""
+    """Of one log."""
 
     def __init__(self, timeout_s: float, open_s: float, bytes_max: int) -> None:
-        self.timeout_s = timeout_s
-        self._open_s = open_s
+        self.timeout_s = timeout_s  # transaction.timeout.ms
+        self._open_s = open_s  # how long one is open on purpose, which does not count
         self._bytes_max = bytes_max
-        self.bytes = min(BYTES_FIRST, bytes_max)
+        self.bytes = min(BYTES_FIRST, bytes_max)  # of keys and values, at most
         self._doubles_to = 1 << 62
 
     def committed(self, size: int, took_s: float) -> None:

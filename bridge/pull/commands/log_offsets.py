@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import click
 
 from aolog import Reader
 from aolog.cli.output import out, table
 from bridge.pull.origin import Source, origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 class _Mapped(NamedTuple):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
-from contextlib import contextmanager
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -21,12 +20,8 @@ from bridge.pull.commands.pull import renewing, report_pull
 from bridge.pull.commands.topics import catalog_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bridge.config.models import Config
+    from bridge.config.run_options import LogFormat
     from bridge.config.secrets import Setting
-    from bridge.operate.log_lines import LogFormat
-    from bridge.pull.puller import Puller
     from bridge.supervise.status import Overview
 
 _LOOK_S = 0.1  # for the bridge's cursor, at the start
@@ -103,7 +98,11 @@ def mirror(
         from_servers, topics, path, values, drain=drain, skip_clusters=frozenset({destination}),
         renewed=renewed, max_bytes=max_bytes,
     ))  # fmt: skip  # one value
-    supervisor, report_sent = Supervisor(config, drain=drain), _report_sent(as_json=as_json)
+    supervisor, lines = Supervisor(config, drain=drain), LogLines()
+
+    def report_sent(status: Overview) -> None:
+        if not as_json:  # otherwise the lines are the pull's alone
+            lines(status.state, words(status._asdict()), status.error)
 
     def stop() -> None:
         puller.stop()
@@ -115,40 +114,14 @@ def mirror(
         status = 0 if signals else supervisor.run(report_sent, every_s=config.status_seconds)
         done = puller.status().state == "drained" and supervisor.drained
         sys.exit(INTERRUPTED + signals[-1] if signals and not done else status)
-    bounded = max_bytes is not None
-    with _pulling(puller, config, bounded=bounded, as_json=as_json, on_end=supervisor.stop):
-        status = supervisor.run(report_sent, every_s=config.status_seconds)
-    sys.exit(status)
-
-
-def _report_sent(*, as_json: bool) -> Callable[[Overview], None]:
-    """Log lines beside those of the pull; with --json the lines are the pull's alone."""
-    lines = LogLines()
-
-    def report(status: Overview) -> None:
-        if not as_json:
-            lines(status.state, words(status._asdict()), status.error)
-
-    return report
-
-
-@contextmanager
-def _pulling(
-    puller: Puller, config: Config, *, bounded: bool, as_json: bool, on_end: Callable[[], None]
-) -> Iterator[None]:
-    """Pulls beside the block; into a bounded log only once the bridge has begun its cursor, as until then
-    the log would delete what was not sent."""
-    report, ending = report_pull(as_json=as_json), threading.Event()
-    (path,), cursor = config.logs, config.cursor_of(config.default_cluster)
+    cursor = config.cursor_of(config.default_cluster)
 
     def pull() -> None:
-        while bounded and cursor not in cursor_names(path, Storage()) and not ending.wait(_LOOK_S):
-            pass
-        puller.run(report)
+        # A bounded log would delete what was not sent, until the bridge has begun its cursor.
+        while max_bytes and not puller.stopping and cursor not in cursor_names(path, Storage()):
+            time.sleep(_LOOK_S)
+        puller.run(report_pull(as_json=as_json))
 
-    def stop() -> None:
-        ending.set()
-        puller.stop()
-
-    with beside(pull, stop=stop, on_end=on_end):
-        yield
+    with beside(pull, stop=puller.stop, on_end=supervisor.stop):
+        status = supervisor.run(report_sent, every_s=config.status_seconds)
+    sys.exit(status)

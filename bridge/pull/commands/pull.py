@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,8 @@ from bridge.cli.running import INTERRUPTED, on_signals
 from bridge.pull.commands.topics import servers_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from bridge.config.run_options import LogFormat
     from bridge.config.secrets import Setting
-    from bridge.operate.log_lines import LogFormat
     from bridge.pull.pull_options import PullStatus
 
 _JSON_EVERY_S = 0.2

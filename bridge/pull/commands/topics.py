@@ -17,7 +17,7 @@ from bridge.pull.commands.log_offsets import show_log_offsets
 
 if TYPE_CHECKING:
     from bridge.config.secrets import Setting
-    from bridge.kafka.catalog import Catalog, Place, Topic, When
+    from bridge.kafka.catalog import Catalog, Place, When
 
 servers_option = click.option(
     "--bootstrap-servers", "servers", metavar="HOST:PORT[,...]", required=True, help="The cluster."
@@ -76,7 +76,8 @@ def topics(
         found = cluster.topics(cluster.names() if topic is None else [topic])
     if as_json:
         for each in found:
-            out.json(_topic_json(each))
+            described = [p._asdict() for p in each.partitions]
+            out.json({**each._asdict(), "id": str(each.id), "partitions": described})
     elif topic is not None or create is not None:
         rows = [
             [p.number, p.leader, _numbers(p.replicas), _numbers(p.in_sync)]
@@ -94,11 +95,6 @@ def topics(
 
 def _numbers(nodes: list[int]) -> str:
     return ",".join(str(node) for node in nodes)
-
-
-def _topic_json(topic: Topic) -> dict[str, object]:
-    partitions = [p._asdict() for p in topic.partitions]
-    return {**topic._asdict(), "id": str(topic.id), "partitions": partitions}
 
 
 @click.command
@@ -175,7 +171,10 @@ def offsets(
     if not places and partition is not None:
         raise click.UsageError(f"topic {names[0]} has no partition {partition}")
     if to is not None and group is not None:
-        cluster.commit(group, _wanted(cluster, places, to))
+        if to.isdecimal():
+            cluster.commit(group, dict.fromkeys(places, int(to)))
+        else:
+            cluster.commit(group, cluster.offsets(places, moment(to, "--to")))
     columns: dict[str, dict[Place, Any]] = {
         "earliest": dict(cluster.offsets(places, "earliest")),
         "latest": dict(cluster.offsets(places, "latest")),
@@ -201,12 +200,6 @@ def moment(text: str, option: str) -> When:
         if isinstance(start, str) and ordinal is None:
             return start
     raise click.UsageError(f"{option}: {text!r} is no time: use 2026-01-31T12:00:00Z, or 15m-ago")
-
-
-def _wanted(cluster: Catalog, places: list[Place], to: str) -> dict[Place, int]:
-    if to.isdecimal():
-        return dict.fromkeys(places, int(to))
-    return cluster.offsets(places, moment(to, "--to"))
 
 
 def _show(places: list[Place], columns: dict[str, dict[Place, Any]], *, as_json: bool) -> None:

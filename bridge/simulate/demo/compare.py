@@ -6,17 +6,15 @@ repetition; a record without a message is missing. Only records without a match 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aolog.format.origin import HEADER_NAME
-from bridge.kafka.stamp import decode_stamp
+from bridge.kafka.stamp import Stamp, decode_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aolog import Record
     from bridge.client.received import Received
-    from bridge.kafka.stamp import Stamp
 
 
 class Comparison:

@@ -13,23 +13,23 @@ _BETWEEN = (0.2, 0.8)  # of the records: where both faults have to happen
 
 
 class Result(NamedTuple):
-    """What the demo's table shows. outage_at, kill_at: fraction acknowledged at that moment."""
+    """What the demo's table shows."""
 
     input: str
     records: int
     bytes: int
     seconds: float
     records_per_s: float
-    outage_s: float
-    outage_at: float
-    outage_pending: int
-    kill_at: float
-    kill_pending: int
     lost: int
     repeated: int
     disordered: int
     altered: int
-    log: str | None
+    outage_s: float = 0.0
+    outage_at: float = 0.0  # fraction acknowledged then
+    outage_pending: int = 0
+    kill_at: float = 0.0  # as well
+    kill_pending: int = 0
+    log: str | None = None
 
     @property
     def ok(self) -> bool:

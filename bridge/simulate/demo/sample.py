@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aolog.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 RECORDS_MIN = 50_000  # with fewer, the demo would end before the outage begins
 LINE_BYTES_MAX = 512 << 10  # half of what brokers accept by default; longer lines are cut

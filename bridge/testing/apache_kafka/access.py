@@ -16,12 +16,11 @@ _VALID_DAYS: Final = "365"
 
 
 class Access(NamedTuple):
-    """config: properties of the server. listeners: its further listener, if there is one. settings:
-    of a client, as librdkafka names them, without the servers."""
+    """How clients reach a cluster."""
 
-    config: dict[str, object]
-    listeners: dict[str, str]
-    settings: dict[str, str]
+    config: dict[str, object]  # properties of the server
+    listeners: dict[str, str]  # its further listener, if there is one
+    settings: dict[str, str]  # librdkafka's, without the servers
 
 
 def make_access(directory: Path, *, tls: bool, sasl: bool) -> Access:

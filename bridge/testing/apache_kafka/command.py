@@ -16,11 +16,8 @@ from bridge.cli.options import pairs_of
 from bridge.cli.running import on_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bridge.testing.apache_kafka import KafkaServer
 
-__all__ = ["cluster"]
 
 _LOOK_S = 0.2
 
@@ -86,34 +83,19 @@ def cluster(
         properties = directory / "client.properties"
         properties.touch(mode=0o600)
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        _print(reach, access.settings, properties, servers, as_json=as_json)
+        if as_json:
+            of_nodes = [{"pid": each.pid, "data": os.fspath(each.data)} for each in servers]
+            out.json({
+                "bootstrap_servers": reach, "settings": access.settings,
+                "properties": os.fspath(properties), "nodes": of_nodes,
+            })  # fmt: skip  # one object
+        else:
+            out.line(f"bootstrap servers: {reach}")
+            out.line(f"properties file:   {properties}")
+            options = "".join(f" -X {key}={value}" for key, value in access.settings.items())
+            out.line(f"options:           --bootstrap-servers {reach}{options}")
+        out.flush()
         while not stopped.wait(_LOOK_S):
             for server in servers:
                 if not server.is_alive():
                     raise DestinationError(f"a node of Kafka ended:\n{server.log_tail()}")
-
-
-def _print(
-    reach: str,
-    settings: dict[str, str],
-    properties: Path,
-    servers: Sequence[KafkaServer],
-    *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        of_nodes = [{"pid": each.pid, "data": os.fspath(each.data)} for each in servers]
-        out.json(
-            {
-                "bootstrap_servers": reach,
-                "settings": settings,
-                "properties": os.fspath(properties),
-                "nodes": of_nodes,
-            }
-        )
-    else:
-        out.line(f"bootstrap servers: {reach}")
-        out.line(f"properties file:   {properties}")
-        options = "".join(f" -X {key}={value}" for key, value in settings.items())
-        out.line(f"options:           --bootstrap-servers {reach}{options}")
-    out.flush()

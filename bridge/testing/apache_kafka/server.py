@@ -120,27 +120,20 @@ class Node(NamedTuple):
 
 
 class KafkaServer:
-    """A Kafka node on loopback. Formats `directory` and starts the server; ready on return.
-
-    directory: empty or missing; stays afterwards. config: properties of the server that add to or replace
-    those above. listeners: further ones, name to protocol, such as {"TLS": "SSL"}; `bootstrap_of` has their
-    addresses. advertised: by listener, the address that clients get, if it is another one. pom: of the
-    version. jars: their directory; None: fetched. node: its place in a cluster; start all nodes at once,
-    because a node is ready when the cluster is. A context manager that stops the server. Not thread-safe,
-    except `kill`, `pause` and `resume`, which a test may call from a timer.
-
-    Raises KafkaUnavailable, KafkaDied.
-    """
+    """A Kafka node on loopback. Formats `directory`, which stays, and starts the server; ready on return. A
+    context manager that stops the server. Not thread-safe, except `kill`, `pause` and `resume`, which a test
+    may call from a timer. Raises KafkaUnavailable, KafkaDied."""
 
     def __init__(
         self,
-        directory: Path,
-        config: Mapping[str, object] | None = None,
-        listeners: Mapping[str, str] | None = None,
-        node: Node | None = None,
-        advertised: Mapping[str, str] | None = None,
-        pom: Path = POM,
-        jars: Path | None = None,
+        directory: Path,  # empty or missing
+        config: Mapping[str, object]
+        | None = None,  # adds to the properties above, or replaces some
+        listeners: Mapping[str, str] | None = None,  # further ones, such as {"TLS": "SSL"}
+        node: Node | None = None,  # start all nodes at once: one is ready when the cluster is
+        advertised: Mapping[str, str] | None = None,  # by listener: another address for clients
+        pom: Path = POM,  # of the version
+        jars: Path | None = None,  # their directory; None: fetched
     ) -> None:
         self._node = node
         self._java = java()
@@ -156,11 +149,15 @@ class KafkaServer:
         self._paused = False
         protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
         own, *ports = free_ports(1 + len(protocols))
-        controller = f"127.0.0.1:{own}" if node is None else node.voters[node.id]
+        controller = f"127.0.0.1:{own}"
+        quorum: dict[str, object] = {"controller.quorum.bootstrap.servers": controller}
+        if node is not None:
+            controller = node.voters[node.id]
+            voters = ",".join(f"{number}@{address}" for number, address in node.voters.items())
+            quorum = {"node.id": node.id, "controller.quorum.voters": voters}
         self._addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip(protocols, ports, strict=True)
         }
-        self._bootstrap_servers = self._addresses["PLAINTEXT"]
         told = self._addresses | dict(advertised or {})
         mapped = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
         properties = {
@@ -170,7 +167,7 @@ class KafkaServer:
             "listener.security.protocol.map": f"{mapped},CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.data,
-            **_quorum(node, controller),
+            **quorum,
             **(config or {}),
         }
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
@@ -180,7 +177,7 @@ class KafkaServer:
     @property
     def bootstrap_servers(self) -> str:
         """`127.0.0.1:port`, the same over every restart."""
-        return self._bootstrap_servers
+        return self._addresses["PLAINTEXT"]
 
     def bootstrap_of(self, listener: str) -> str:
         """Where a further listener is."""
@@ -355,7 +352,7 @@ class KafkaServer:
         # log_level 0: that a server which is not up refuses connections is no news.
         return AdminClient(
             {
-                "bootstrap.servers": self._bootstrap_servers,
+                "bootstrap.servers": self.bootstrap_servers,
                 "log_level": 0,
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 250,
@@ -407,10 +404,3 @@ class KafkaServer:
             raise KafkaDied(f"did not end in {seconds_max} s:\n{self.log_tail()}") from None
         finally:
             atexit.unregister(self.kill)
-
-
-def _quorum(node: Node | None, controller: str) -> dict[str, object]:
-    if node is None:
-        return {"controller.quorum.bootstrap.servers": controller}
-    voters = ",".join(f"{number}@{address}" for number, address in node.voters.items())
-    return {"node.id": node.id, "controller.quorum.voters": voters}

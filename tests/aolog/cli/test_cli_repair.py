@@ -29,16 +29,25 @@ def into(tmp_path: Path) -> Path:
 def test_a_repair_says_what_was_copied_and_that_gaps_stay(log: str, into: Path) -> None:
     with unchanged(log):
         said = well("repair", log, "--into", into).stdout
-        assert (
-            f"{log}: 9 records were copied to {into}\n1 gap, 1 record lost: see `aolog verify`\n"
-            == said
-        )
+        lines = said.splitlines()
+        assert lines[:2] == [f"{log}: 9 records were copied to {into}", "1 gap, 1 record lost:"]
+        (lost,) = aolog.verify(log).gaps
+        assert lines[3].split() == [str(lost.begin), str(lost.end), "1", "corrupt"]
+        assert lines[2].split() == ["BEGIN", "END", "RECORDS", "LOST", "REASON"]
     assert values(str(into)) == values(log) == [b"record %d" % i for i in range(10) if i != 3]
     verified = well("verify", into)  # a record stays lost, and this is known
     assert verified.stdout.startswith(f"{into}: ok except for known gaps\n")
     assert "1 gap known, 0 new" in verified.stdout
     assert "Damage that cost no record" not in verified.stdout
     assert failure("repair", log, "--into", into)["code"] == "usage"
+
+
+def test_a_repair_that_copies_nothing_names_salvage(log_path: str, into: Path) -> None:
+    fill(log_path, [b"record"])
+    damage(log_path, b"record")
+    said = well("repair", log_path, "--into", into).stdout
+    assert f"`aolog salvage {log_path}`" in said
+    assert len(well("salvage", log_path).stdout.splitlines()) == 1
 
 
 def test_a_copy_verifies_as_whole_where_a_seal_and_a_slab_s_own_name_were_lost(

@@ -13,10 +13,9 @@ import pytest
 import xxhash
 
 import aolog
-from aolog.format import columns, compression, frame, slab
+from aolog.format import columns, compression, cursor_copy, frame, slab
+from aolog.format.cursor_copy import COPIES, CursorPosition
 from aolog.format.slab import Index, Seal, SlabHeader
-from aolog.log import cursor_file, names
-from aolog.log.cursor_file import COPIES, CursorPosition
 from aolog.queuefka import format1
 from aolog.record import GapReason
 from aolog.write.recovery_cases import Case
@@ -135,7 +134,7 @@ def test_the_worked_examples_annotations_stand_at_the_fields_offsets():
 
 def test_the_worked_examples_addresses_are_those_that_a_reader_gives(tmp_path):
     header = HEADER._replace(base=0, base_ordinal=0, salt=SALT, predecessor_base=0, topic=None)
-    (tmp_path / names.slab_name(0)).write_bytes(header.encode_prelude() + frame_a() + frame_b())
+    (tmp_path / slab.slab_name(0)).write_bytes(header.encode_prelude() + frame_a() + frame_b())
     with aolog.Reader(tmp_path) as reader:
         assert [(r.address, r.key, r.value) for r in reader] == [
             (8192, None, b"hello"),
@@ -269,7 +268,7 @@ def test_the_seal_has_its_fields_where_the_document_says():
 def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
     table = fields("## Cursor file")
     position = CursorPosition(11, 12, bytes(range(16)), 13, protects=True, committed_us=-14)
-    copy = cursor_file.encode_copy(position, 15)
+    copy = cursor_copy.encode_copy(position, 15)
     assert_contiguous(table, len(copy))
     says = {name: field.unpack(copy) for name, field in table.items()}
     assert says == {
@@ -278,7 +277,7 @@ def test_the_cursor_file_has_its_fields_where_the_document_says(tmp_path):
         "hash": xxhash.xxh32_intdigest(copy[:64]),
     }  # fmt: skip  # a table
     assert (
-        cursor_file.encode_copy(position._replace(ordinal=None, protects=False), 0)[10:12]
+        cursor_copy.encode_copy(position._replace(ordinal=None, protects=False), 0)[10:12]
         == b"\x02\0"
     )
     assert COPIES == (0, 4096)

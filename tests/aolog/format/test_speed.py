@@ -82,6 +82,45 @@ def test_rising_is_the_same(columns):
         assert speed.python_rise(views) == expected
 
 
+@bounded
+@given(st.lists(st.lists(st.binary(max_size=40), max_size=40), max_size=5))
+def test_joining_is_the_same(columns):
+    entries = [entry for column in columns for entry in column]
+    for join in (compiled.join, speed.python_join):
+        offsets, data = bytearray(4 * len(entries) + 4), bytearray(len(b"".join(entries)))
+        join(tuple(map(strings, columns)), offsets, data)
+        assert (None, offsets, data) == strings(entries)
+
+
+@pytest.mark.parametrize("join", [compiled.join, speed.python_join])
+def test_a_part_of_a_column_keeps_its_offsets_and_is_joined(join):
+    part = None, octets("I", [7, 9, 10]), b"bcd"
+    offsets, data = bytearray(16), bytearray(4)
+    join((part, strings([b"a"])), offsets, data)
+    assert (None, offsets, data) == strings([b"bc", b"d", b"a"])
+
+
+@pytest.mark.parametrize("join", [compiled.join, speed.python_join])
+@pytest.mark.parametrize(("offsets_len", "data_len"), [(8, 6), (16, 6), (12, 5), (12, 7), (0, 0)])
+def test_joining_into_buffers_of_another_size_is_refused(join, offsets_len, data_len):
+    with pytest.raises(ValueError):
+        join((strings([b"abc"]), strings([b"def"])), bytearray(offsets_len), bytearray(data_len))
+
+
+@pytest.mark.parametrize(
+    "columns", [(None,), ((None, b""),), ((None, b"", b""),), ((None, 1, b""),)]
+)
+def test_what_is_no_column_is_not_joined(columns):
+    with pytest.raises((TypeError, ValueError)):
+        compiled.join(columns, bytearray(4), bytearray())
+
+
+@pytest.mark.parametrize("join", [compiled.join, speed.python_join])
+def test_columns_are_not_joined_into_bytes_that_cannot_change(join):
+    with pytest.raises((TypeError, BufferError)):
+        join((strings([b"abc"]),), bytes(8), bytearray(3))
+
+
 def octets(kind: str, numbers: list[int]) -> memoryview:
     return memoryview(array(kind, numbers).tobytes())
 
@@ -237,6 +276,25 @@ def test_a_row_for_which_memory_ran_out_is_the_next_one(rows):
         assert [each.value for each in found] == [b"value %d" % i for i in range(4)]
 
 
+@bounded
+@given(st.lists(st.integers(0, 3), max_size=40))
+def test_a_row_that_is_kept_stays_as_it_is(keeps):
+    """Whatever becomes of the rows around it: one that nobody keeps is filled again."""
+    count = len(keeps)
+    data = strings([b"value %d" % i for i in range(count)])
+    columns = (*RECORDS[:3], speed.binary(data), *RECORDS[4:])
+    kept: dict[int, aolog.Record] = {}
+    hashes = {}
+    for i, row in enumerate(compiled.Rows(aolog.Record, columns, 0, count)):
+        hashes[i] = hash(row)
+        if keeps[i]:
+            kept[i] = row
+        kept.pop(i - keeps[i], None)
+    expected = list(speed.PythonRows(aolog.Record, columns, 0, count))
+    assert kept == {i: expected[i] for i in kept}
+    assert hashes == {i: hash(row) for i, row in enumerate(expected)}
+
+
 @pytest.mark.parametrize("rows", BOTH_ROWS)
 @pytest.mark.parametrize(
     "kind", [os.stat_result, time.struct_time, type(sys.version_info), list, 5]
@@ -355,12 +413,14 @@ def test_the_backend_is_named_and_can_be_chosen():
         assert process.stdout.strip() == told
 
 
-def test_what_the_compiled_half_does_is_tested_in_python_too():
-    """The tests of what uses it, once more without it; some forty seconds."""
+def test_what_the_compiled_half_does_is_tested_in_python_too(pytestconfig):
+    """The tests of what uses it, once more without it; some forty seconds. Every line of a read is
+    interrupted by one kind of error, and with `--long` by each."""
     files = ["write/test_writer.py", "read/test_reader.py", "read/test_arrow.py"]
     files.append("read/test_read_fail_stop.py")
+    few = [] if pytestconfig.getoption("--long") else ["-k", "not (at_any_line and full)"]
     process = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *(f"tests/aolog/{name}" for name in files)],
+        [sys.executable, "-m", "pytest", "-q", *few, *(f"tests/aolog/{name}" for name in files)],
         env={**os.environ, "AOLOG_BACKEND": "python"},
         capture_output=True,
         text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,22 +17,24 @@ from aolog.format.frame import (
     KIND_RECORDS,
     KIND_SEAL,
     encode_frame,
-    intact_frames,
 )
+from aolog.format.framing import Salted
 from aolog.format.native.speed import compiled
 from aolog.format.slab import INDEX_SPACING, SlabHeader
 from aolog.format.stretch import (
     GATHERED_BYTES,
-    NO_SALT,
+    MOVED_BYTES,
     SMALL_BYTES,
     Stretch,
     Window,
     gather,
     python_gather,
     python_survey,
+    read_gather,
     survey,
 )
-from aolog.queuefka.format1 import encode_record, intact_records
+from aolog.queuefka.format1 import encode_record
+from aolog.queuefka.framing import CHAINED
 from aolog.read.batch import RecordFrame
 from aolog.record import Record
 
@@ -96,9 +97,7 @@ class Chain:
     def window(self, data: bytes | None = None, *, skip: int = 0) -> Window:
         """The slab's bytes from BEGIN on, in which a walk goes on after `skip` of them."""
         chunk = bytes(self.data) if data is None else data
-        view = memoryview(chunk)
-        intact = partial(intact_frames, chunk, view, BEGIN, BEGIN + skip, SALT, -1)
-        return Window(chunk, view, BEGIN, BEGIN + skip, SALT, intact)
+        return Window(chunk, memoryview(chunk), BEGIN, BEGIN + skip, Salted(SALT))
 
 
 def record(value: bytes | None = b"v", **fields: Any) -> Record:
@@ -107,9 +106,7 @@ def record(value: bytes | None = b"v", **fields: Any) -> Record:
 
 def payloads(values: list[bytes], begin: int = 0) -> Window:
     chunk = b"".join(bytes(part) for value in values for part in encode_record(value))
-    view = memoryview(chunk)
-    intact = partial(intact_records, chunk, view, begin, begin, -1)
-    return Window(chunk, view, begin, begin, NO_SALT, intact)
+    return Window(chunk, memoryview(chunk), begin, begin, CHAINED)
 
 
 def records_of(stretch: Stretch, header: SlabHeader | None = HEADER) -> list[Record]:
@@ -154,33 +151,47 @@ def test_one_topic_of_all_frames_stays_one() -> None:
     assert (stretch.columns.topic, stretch.columns.topics) == ("orders", None)
 
 
-def test_a_large_frame_is_alone_and_is_not_copied() -> None:
+def test_a_large_frame_with_more_than_values_is_alone_and_is_not_copied() -> None:
     chain = Chain()
     chain.add([record(b"a")])
-    chain.add([record(bytes(SMALL_BYTES))])
+    chain.add([record(bytes(SMALL_BYTES), key=b"k")])
     chain.add([record(b"b")])
     window = chain.window()
     first, large, last = gather(window, BASE)
     assert (first.frames, large.frames, last.frames) == (1, 1, 1)
-    assert large.columns.value is not None
-    assert large.columns.value.obj is window.chunk
+    assert large.columns.values is not None
+    assert large.columns.values.data.obj is window.chunk
+
+
+def test_frames_with_nothing_but_values_join_unless_they_are_long() -> None:
+    chain = Chain()
+    for size in (1, SMALL_BYTES, 5, MOVED_BYTES - 100):
+        chain.add([record(b"v" * size)])
+        chain.add([record(b"w" * size), record(b"")])
+    window = chain.window()
+    (stretch,) = gather(window, BASE)
+    assert records_of(stretch) == chain.records
+    assert window.chunk == chain.data  # others may have seen it
+    chain.add([record(bytes(MOVED_BYTES))])
+    assert [stretch.frames for stretch in gather(chain.window(), BASE)] == [8, 1]
 
 
 def test_a_stretch_of_several_frames_is_bounded() -> None:
     chain = Chain()
-    for _ in range(200):
+    for _ in range(2 * GATHERED_BYTES // 1000):
         chain.add([record(bytes(1000))])
     stretches = gather(chain.window(), BASE)
     lengths = [stretch.end - stretch.begin for stretch in stretches]
     assert max(lengths) <= GATHERED_BYTES < max(lengths) + 1040
-    assert [records_of(s) for s in stretches] != []
     assert read(chain.window()) == chain.records
+    assert {stretch.frames for stretch in gather(chain.window(), BASE, 3 * 1048)} == {3, 1}
 
 
 def test_a_topic_that_would_be_copied_too_often_ends_a_stretch() -> None:
     chain = Chain()
-    chain.add([record(b"", topic="t" * 249)] * 200)
-    chain.add([record(b"", topic="u" * 249)] * 200)
+    half = GATHERED_BYTES // 2 // 249 + 1
+    chain.add([record(b"", topic="t" * 249)] * half)
+    chain.add([record(b"", topic="u" * 249)] * half)
     assert [stretch.frames for stretch in gather(chain.window(), BASE)] == [1, 1]
 
 
@@ -315,6 +326,9 @@ def _draw(rng: random.Random) -> Chain:
             shape = rng.choice([0, 0, rng.randrange(16)])
             count = rng.choice([1, 1, 1, 2, 9, 40])
             chain.add([_draw_record(rng, shape) for _ in range(count)], stamp_us=rng.randrange(99))
+        elif kind < 0.84:
+            sizes = rng.choices([0, 9, SMALL_BYTES], k=rng.choice([1, 2]))
+            chain.add([record(rng.randbytes(size)) for size in sizes], stamp_us=rng.randrange(99))
         elif kind < 0.9:
             ordinal = rng.choice([len(chain.records), len(chain.records), 3])
             chain.put(b"", kind=KIND_MARK, flags=rng.randrange(2), count=0, ordinal=ordinal)
@@ -338,9 +352,9 @@ def _plain(value: Any) -> Any:
 
 
 def _agree(window: Window, rng: random.Random) -> None:
-    by_c, by_python = gather(window, BASE), python_gather(window, BASE)
-    assert _plain(tuple(by_c)) == _plain(tuple(by_python[: len(by_c)]))
-    assert len(by_c) == min(64, len(by_python))
+    most = rng.choice([1, 5000, GATHERED_BYTES])
+    by_c, by_python = gather(window, BASE, most), python_gather(window, BASE, most)
+    assert _plain(tuple(by_c)) == _plain(tuple(by_python))
     for indexed, headers in ((-1, True), (rng.randrange(BEGIN), False)):
         given = survey(window, indexed, 5, headers=headers)
         assert given == python_survey(window, indexed, 5, headers=headers)
@@ -371,9 +385,37 @@ def test_both_halves_survey_and_gather_the_same_of_format_1(seed) -> None:
         if rng.random() < 0.5:
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         chunk = bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
-        view = memoryview(chunk)
-        intact = partial(intact_records, chunk, view, 0, 0, -1)
-        _agree(Window(chunk, view, 0, 0, NO_SALT, intact), rng)
+        _agree(Window(chunk, memoryview(chunk), 0, 0, CHAINED), rng)
+
+
+@with_both
+@pytest.mark.parametrize("seed", range(4))
+def test_a_read_with_its_stretches_is_the_read_and_the_stretches(seed, tmp_path) -> None:
+    rng = random.Random(seed)
+    for _ in range(20):
+        chain = _draw(rng)
+        data = bytearray(bytes(BEGIN) + chain.data)
+        if rng.random() < 0.5:
+            data[rng.randrange(BEGIN, len(data))] ^= 1 << rng.randrange(8)
+        path = tmp_path / "slab"
+        path.write_bytes(data)
+        at = rng.choice(chain.offsets)
+        size = rng.randrange(1, len(data) - at + 1)
+        window = chain.window(bytes(data[at : at + size]))._replace(chunk_at=at, offset=at)
+        with path.open("rb") as file:
+            framing = window.framing
+            found = read_gather(file.fileno(), size, at, framing, BASE)
+            past_the_end = read_gather(file.fileno(), size + len(data), at, framing, BASE)
+        assert read_gather(-1, size, at, framing, BASE) is None
+        rest = window._replace(chunk=bytes(data[at:]), view=memoryview(data)[at:])
+        for given, read in ((found, window), (past_the_end, rest)):
+            expected = python_gather(read, BASE)
+            assert (given is None) == (expected == [])
+            if given is not None:
+                chunk, stretches = given
+                assert _plain(tuple(stretches)) == _plain(tuple(expected))
+                left = expected[-1].end - at
+                assert (len(chunk), chunk[left:]) == (len(read.chunk), read.chunk[left:])
 
 
 @with_both

@@ -156,3 +156,41 @@ assert len(found) == sum(counts.values()), (len(found), counts)
     )
     assert_clean(log_path)
     assert len(read_all(log_path)) > 0
+
+
+def test_a_child_and_other_threads_open_logs_while_a_thread_looks_for_a_format(
+    log_path: str,
+) -> None:
+    run(
+        """
+from aolog.log import directory
+from aolog.log.directory import Log
+from aolog.storage.storage import Storage
+with aolog.Writer(path) as w:
+    w.append(b"x")
+
+find_format, inside, go = directory.find_format, threading.Event(), threading.Event()
+
+def slow(log):  # as of a store that does not answer
+    inside.set()
+    go.wait()
+    return find_format(log)
+
+def look():
+    assert Log(path, Storage()).has_headers
+
+directory.find_format = slow
+slowly = threading.Thread(target=look, daemon=True)
+slowly.start()
+assert inside.wait(30)
+directory.find_format = find_format
+beside = threading.Thread(target=look, daemon=True)
+beside.start()
+beside.join(10)
+assert not beside.is_alive()
+in_child(look)
+go.set()
+slowly.join()
+""",
+        log_path,
+    )

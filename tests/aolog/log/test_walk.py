@@ -121,6 +121,20 @@ def test_a_skip_passes_what_ends_at_its_offset_or_before_up_to_damage(slab, dama
                 assert bodies(walk(walker)) == made.bodies[expected:]
 
 
+@pytest.mark.parametrize("damaged", [None, 70])
+def test_a_skip_passes_what_comes_before_a_record_up_to_damage(slab, damaged):
+    made = chain(150, 300)
+    file = slab(
+        bytes(made.contents) if damaged is None else made.damaged(made.offsets[damaged] + 50)
+    )
+    for i in (0, 1, 7, 69, 70, 71, 149, 150):
+        walker, frames = Walker(file, Salted(SALT), BEGIN), 0
+        while (found := walker.skip(len(made.contents), i)) is not None:
+            frames += found.frames
+        expected = min(i, damaged or len(made.ends))
+        assert (frames, walker.offset) == (expected, [*made.offsets, made.ends[-1]][expected])
+
+
 @pytest.mark.parametrize("at", range(9))
 def test_what_lies_beyond_the_limit_is_never_read(slab, at):
     made = chain()

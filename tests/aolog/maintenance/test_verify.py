@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import time
@@ -13,6 +14,7 @@ import pytest
 
 import aolog
 from aolog.format import columns
+from aolog.format.cursor_copy import encode_copies
 from aolog.format.frame import (
     FLAG_DURABLE,
     FRAME_HEADER_LEN,
@@ -21,6 +23,7 @@ from aolog.format.frame import (
     encode_header,
 )
 from aolog.format.slab import encode_seal
+from aolog.log.cursor_file import read_position
 from aolog.log.directory import Log
 from aolog.maintenance.baseline import known_gaps_content, parse_baseline
 from aolog.maintenance.report import Report
@@ -204,12 +207,14 @@ def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Bui
     with aolog.Reader(log.path, "latest", cursor="c") as reader:
         reader.commit()
     log.slabs[3].unlink()
-    assert codes(log.path, damage=False) == ["cursor_ahead"]
-    assert aolog.verify(log.path).ok
+    assert codes(log.path) == ["cursor_ahead"]
+    lost = aolog.verify(log.path).gaps
+    assert [gap.records_lost for gap in lost] == [40]
     with aolog.Writer(log.path) as writer:
         assert writer.opening.epoch == 2
         writer.append(b"new")
-    assert aolog.verify(log.path).ok
+    assert aolog.verify(log.path).gaps == lost
+    assert codes(log.path) == []
     cursor = Path(log.path, "cursors", "c.cursor")
     data = bytearray(cursor.read_bytes())
     address = struct.unpack_from("<Q", data, 40)[0]
@@ -221,6 +226,90 @@ def test_a_cursor_ahead_of_the_end_and_one_that_diverged_are_told_apart(log: Bui
     assert codes(log.path) == ["cursor_diverged"]
     with pytest.raises(aolog.CursorDiverged):
         aolog.Reader(log.path, cursor="c")
+
+
+@pytest.mark.parametrize("where", ["at a frame's end", "inside a frame"])
+def test_a_log_that_was_cut_short_is_damaged_if_a_cursor_shows_its_end(
+    log: Built, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aolog.Reader(log.path, cursor="c") as reader:
+        assert sum(1 for _ in reader) == 190
+        reader.commit()
+        once = reader.tell()
+    slab, frame = log.slabs[3], log.frames[3][1]  # the last but two of its four
+    os.truncate(slab, frame.end + (20 if where == "inside a frame" else 0))
+    lost = aolog.Gap(log.base(3) + frame.end, once, "corrupt", 20)
+    result = run("verify", log.path)
+    assert result.exit_code == 3
+    assert f"the log ended at {once} (ordinal 190) once; 20 records are missing" in result.stdout
+    assert "Damage that caused gaps:" in result.stdout
+    assert aolog.verify(log.path).gaps == [lost]
+    assert json.loads(run("cursor", "list", log.path, "--json").stdout)["state"] == "ahead"
+
+    copy = f"{log.path}.copy"
+    for dry_run in (True, False):
+        assert aolog.repair(log.path, copy, dry_run=dry_run).gaps == [lost]
+    assert aolog.verify(copy).known == [lost]  # the loss is known there
+    for path in (log.path, copy):
+        caplog.clear()
+        with aolog.Writer(path) as writer:
+            added = writer.append(b"new")
+        assert f"the log ended at {once} (ordinal 190) once; 20 records are missing" in caplog.text
+        assert "did not close" not in caplog.text
+        with aolog.Reader(path) as reader:
+            assert [record.address for record in reader][170:] == [added]
+            assert reader.gaps == [lost]
+        with aolog.Reader(path, cursor="c") as reader:  # it has read what is missing
+            assert [record.address for record in reader] == [added]
+            assert reader.gaps == []
+            assert reader.ordinal == 191
+        assert aolog.verify(path).gaps == [lost]
+
+
+def test_of_two_cursors_past_the_end_one_that_knows_its_ordinal_counts(log: Built) -> None:
+    for name in ("a", "b"):
+        with aolog.Reader(log.path, "latest", cursor=name) as reader:
+            reader.commit()
+    unsure = read_position(log.path, "a", Storage())._replace(ordinal=None)
+    Path(log.path, "cursors", "a.cursor").write_bytes(b"".join(encode_copies(unsure)))
+    frame = log.frames[3][1]
+    os.truncate(log.slabs[3], frame.end)
+    lost = [aolog.Gap(log.base(3) + frame.end, unsure.address, "corrupt", 20)]
+    assert aolog.verify(log.path).gaps == lost
+    with aolog.Writer(log.path) as writer:
+        writer.append(b"new")
+    assert aolog.verify(log.path).gaps == lost
+
+
+def test_a_log_without_marks_shows_nothing_durable(log_path: str) -> None:
+    fill(log_path, [b"a"], format="queuefka")
+    assert "nothing in the log shows how much of it is durable" in run("verify", log_path).stdout
+
+
+def test_a_seal_that_was_cut_off_costs_no_record(log: Built) -> None:
+    with aolog.Reader(log.path, "latest", cursor="c") as reader:
+        reader.commit()
+    seal = log.seals[3]
+    assert seal is not None
+    os.truncate(log.slabs[3], seal.begin)
+    assert codes(log.path, damage=False) == ["cursor_ahead"]
+    assert aolog.verify(log.path).ok
+    with aolog.Writer(log.path) as writer:
+        writer.append(b"new")
+    assert aolog.verify(log.path).gaps == []
+
+
+def test_format_1_that_was_cut_short_is_damaged_if_a_cursor_shows_its_end(log_path: str) -> None:
+    fill(log_path, [b"a", b"b"], format="queuefka")
+    with aolog.Reader(log_path, "latest", cursor="c") as reader:
+        once = reader.commit() or reader.tell()
+    (slab,) = slab_files(log_path)
+    os.truncate(slab, once // 2)
+    report = aolog.verify(log_path)
+    assert report.gaps == [aolog.Gap(once // 2, once, "torn_or_corrupt", None)]
+    assert f"the log ended at {once} once; an unknown number of records is missing" in str(
+        report.problems
+    )
 
 
 # --- how ---------------------------------------------------------------------------------------

@@ -306,6 +306,24 @@ def test_a_batch_that_begins_in_a_frame_is_sliced(log_path: str) -> None:
             assert from_arrow_rows(arrow) == records[i:]
 
 
+@pytest.mark.parametrize("last", [b"last", None])
+def test_large_frames_become_one_batch(log_path: str, last: bytes | None) -> None:
+    frames = [[b"%d" % i * 100 for i in range(n, n + 200)] for n in (10, 300, 500)]
+    frames[2].append(last)
+    with aolog.Writer(log_path) as writer:
+        for frame in frames:
+            writer.append_many(frame, keys=[b"k"] * len(frame))
+            writer.flush()
+    records = read_all(log_path)
+    with aolog.Reader(log_path, records[5].address) as reader:
+        got = reader.read_batch(1 << 20)
+    assert len(got.frames) == len(frames)
+    for columns in (["value"], ["value", "key"], ["value", "address"]):
+        arrow = got.to_arrow(columns)
+        arrow.validate(full=True)
+        assert arrow.to_pylist() == [{c: getattr(r, c) for c in columns} for r in records[5:]]
+
+
 def test_columns_are_chosen_by_name_and_order(log_path: str) -> None:
     records = mixed(log_path)
     with aolog.Reader(log_path) as reader:

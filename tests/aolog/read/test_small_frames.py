@@ -69,6 +69,54 @@ def test_a_batch_has_whole_frames_up_to_its_bytes(log, max_bytes) -> None:
     assert found == list(chain(*frames))
 
 
+@pytest.mark.parametrize("size", [3_000, 20_000])
+def test_batches_of_changing_sizes_have_all_records_of_values_in_order(tmp_path, size) -> None:
+    pytest.importorskip("pyarrow")
+    rng = random.Random(size)
+    with aolog.Writer(tmp_path / "log", sync="never", batch_bytes=size) as writer:
+        for i in range(4_000):
+            writer.append(b"%d" % i * rng.randrange(200))
+    with aolog.Reader(tmp_path / "log") as whole, aolog.Reader(tmp_path / "log") as reader:
+        expected, found = list(whole), [next(iter(reader)) for _ in range(7)]
+        sizes = iter(lambda: rng.choice([None, 1, size, 3 * size, 1 << 20]), 0)
+        while (batch := reader.read_batch(next(sizes))) is not None:
+            made = batch.to_arrow().to_pydict()
+            records = list(batch)
+            assert [(r.address, r.value) for r in records] == list(
+                zip(made["address"], made["value"], strict=True)
+            )
+            assert batch.to_arrow(["value"]).to_pydict()["value"] == made["value"]
+            found += records
+        assert found == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_log_is_read_alike_whether_its_values_are_moved_or_copied(
+    tmp_path, seed, monkeypatch
+) -> None:
+    rng, path = random.Random(seed), tmp_path / "log"
+    kind = "queuefka" if seed == 0 else "aolog"
+    with aolog.Writer(path, sync="never", batch_bytes=5_000 << seed, format=kind) as writer:
+        for _ in range(4_000):
+            writer.append(rng.randbytes(rng.choice([1, 10, 900])))
+    (slab,) = path.glob("*.slab")
+    contents = bytearray(slab.read_bytes())
+    for _ in range(3):
+        contents[rng.randrange(len(contents) // 4, len(contents))] ^= 1
+    slab.write_bytes(contents)
+
+    def read(max_bytes: int | None) -> tuple[list[Record], list[aolog.Gap], int]:
+        with aolog.Reader(path) as reader:
+            batches = iter(lambda: reader.read_batch(max_bytes), None)
+            return list(chain.from_iterable(batches)), reader.gaps, reader.tell()
+
+    sizes = (None, 1, 70_000)
+    moved = [read(size) for size in sizes]
+    monkeypatch.setattr("aolog.storage.file.File.is_plain", False)
+    assert [read(size) for size in sizes] == moved
+    assert moved[0] == moved[1] == moved[2]
+
+
 def test_an_iteration_up_to_an_address_ends_with_the_frame_in_which_it_is(log) -> None:
     path, frames = log
     rng = random.Random(3)

@@ -19,7 +19,7 @@ import pytest
 
 import aolog
 from aolog import aio
-from aolog.log.listing import Listing
+from aolog.storage.listing import Listing
 from tests import still as still_directory
 from tests.aolog.conftest import ROOT, SOON_S, Child, fill, in_thread
 

@@ -85,7 +85,7 @@ def test_the_kernel_says_where_a_directory_is() -> None:
 @pytest.fixture
 def in_memory(small_disk, monkeypatch) -> Path:
     """A directory that no power loss is survived in, of which nobody was warned yet."""
-    monkeypatch.setattr("aolog.log.lock._warned", set())
+    monkeypatch.setattr("aolog.storage.mounts._warned", set())
     return small_disk(1 << 20)
 
 

@@ -16,6 +16,8 @@ import pytest
 import aolog
 from aolog.errors import StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Entry, Manifest, encode_manifest
+from aolog.log.log_tree import walk_logs
+from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, well
 
 obstore = pytest.importorskip("obstore")
@@ -23,6 +25,7 @@ obstore = pytest.importorskip("obstore")
 from aolog.storage.objects import client as client_module  # noqa: E402 -- needs obstore
 from aolog.storage.objects import system as object_system  # noqa: E402
 from aolog.storage.objects.read_ahead import RANGE_BYTES, ReadAhead  # noqa: E402
+from aolog.storage.objects.requests import Get  # noqa: E402
 from aolog.storage.objects.url import is_url, normal_url  # noqa: E402
 
 
@@ -155,6 +158,24 @@ def test_an_object_that_was_replaced_under_a_reader_is_an_error(tmp_path):
             list(reader)
 
 
+def test_an_archive_that_is_gone_is_missed_by_a_process_that_knew_it(log, archived):
+    with aolog.Reader(log, archive=url(archived)) as reader:
+        assert len(list(reader)) == 3000
+    (archived / MANIFEST).unlink()
+    min(Path(log).glob("*.slab")).unlink()
+    with pytest.raises(aolog.NotALog, match="no archive"):
+        aolog.Reader(log, archive=url(archived))
+
+
+@pytest.mark.parametrize("name", ["a%20b", "50%", "a#b", "a?b", "a b", " a ", "ä", "%41"])
+def test_every_log_below_a_folder_is_found_whatever_its_name_is(tmp_path, name):
+    """A part of a URL may be the name of another folder: %20 is a space."""
+    written(tmp_path / "root" / name, 10)
+    found = [at for at, _, is_log in walk_logs(url(tmp_path / "root"), Storage()) if is_log]
+    assert len(found) == 1
+    assert len(list(aolog.Reader(found[0]))) == 10
+
+
 def test_an_archive_of_a_newer_release_is_refused(archived):
     (archived / MANIFEST).write_bytes(b'{"aolog_archive": 99}')
     assert failure("read", url(archived))["code"] == "newer_format"
@@ -229,6 +250,41 @@ def test_the_names_below_a_prefix_are_asked_for_again_after_waits_that_grow(arch
     assert 5.0 <= waits[-1] <= 10.0
 
 
+@pytest.fixture
+def credentials(monkeypatch):
+    for name in "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY":
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setattr(client_module, "LATE_S", 0.0)
+
+
+def test_a_store_without_an_answer_is_a_warning_soon_with_the_host(
+    credentials, monkeypatch, caplog
+):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hidden@127.0.0.1:9")
+    asked = client_module.Client("s3://bucket/x", deadline_s=0.5)
+    with pytest.raises(
+        StorageFailed, match=r"\(no connection to 127.0.0.1:9\) in 0.5 s; check the"
+    ):
+        asked.ask(Get(MANIFEST))
+    (line,) = caplog.messages
+    assert "no clear answer from the store yet (no connection to 127.0.0.1:9)" in line
+    assert "hidden" not in line
+
+
+SERVICE = "http://169.254.169.254/latest/api/token in 1ms"
+
+
+@pytest.mark.parametrize("how", ["HTTP error: error sending request", "status code: 403 Forbidden"])
+def test_no_credentials_are_told_where_a_machines_service_was_asked(credentials, monkeypatch, how):
+    def fail(*_, **__):
+        raise obstore.exceptions.GenericError(f"Error performing PUT {SERVICE} - {how}")
+
+    monkeypatch.setattr(obstore, "get", fail)
+    with pytest.raises(StorageFailed, match="no credentials: none in the environment"):
+        client_module.Client("s3://bucket/x", deadline_s=0.0).ask(Get(MANIFEST))
+
+
 # --- urls -----------------------------------------------------------------------------------
 
 
@@ -253,6 +309,14 @@ def test_a_url_with_credentials_or_without_a_bucket_is_refused_and_no_secret_is_
     with pytest.raises(UsageError) as told:
         normal_url(given)
     assert "secret" not in str(told.value)
+
+
+def test_a_name_that_no_store_takes_is_refused_at_once(tmp_path):
+    for name in ("plain", "new\nline"):
+        written(tmp_path / name, 1)
+    with pytest.raises(UsageError, match="no store takes"):
+        list(walk_logs(url(tmp_path), Storage()))
+    assert len(list(aolog.Reader(url(tmp_path / "plain")))) == 1
 
 
 def test_a_directory_with_a_colon_is_no_url():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,8 +71,13 @@ def test_a_log_that_reaches_2_to_the_63_refuses_the_next_slab_and_keeps_the_rest
 def test_what_is_over_a_frame_is_refused_before_it_is_copied(log_path: str) -> None:
     piece = bytes(64 << 20)
     with aolog.Writer(log_path, max_record_bytes=RECORD_BYTES_MAX) as writer:
-        with pytest.raises(aolog.RecordTooLarge, match="split it"):
-            writer.append_many([piece] * 64)
+        tracemalloc.start()
+        try:
+            with pytest.raises(aolog.RecordTooLarge, match="split it"):
+                writer.append_many([piece] * 64)
+            assert tracemalloc.get_traced_memory()[1] < len(piece)
+        finally:
+            tracemalloc.stop()
         assert writer.end == 8192
     with pytest.raises(aolog.UsageError):
         aolog.Writer(log_path, max_record_bytes=RECORD_BYTES_MAX + 1)

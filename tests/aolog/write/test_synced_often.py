@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aolog
-from aolog.log.names import slab_name
+from aolog.format.slab import slab_name
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from aolog.write import active_slab

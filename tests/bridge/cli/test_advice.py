@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
+from uuid import UUID
 
+import pytest
+from click.testing import CliRunner
+
+from aolog import Reader, Writer
+from bridge import Buffer, MemoryProvider
+from bridge.cli import main
 from bridge.cli.log_table import advice_of, lines_of
+from bridge.pull.origin import Origin, Source
+from bridge.pull.positions import Mark, mark_units, save_positions
 from bridge.supervise.status import STUCK_S
 from bridge.supervise.turns import Phase
 from tests.bridge.operate.endpoints import LOG
@@ -48,6 +58,48 @@ def test_each_problem_has_its_advice(changes: dict[str, object], said: str) -> N
 def test_what_the_disk_shows_has_advice_too() -> None:
     row = {"log": "l", "state": "stopped", "lag_records": 5, "lost_records": 7, "error": "pruned"}
     advice = advice_of(row)
-    assert "aolog-bridge run" in advice
+    assert "aolog-bridge run;" in advice
+    assert "its Buffer sends them" in advice_of({**row, "cursor": "buffer"})
+    assert "aolog-bridge run --cursor NAME" in advice_of({**row, "cursor": "nightly"})
     assert "Retention(max_bytes=...)" in advice
     assert "as the log's owner" in advice_of({**row, "error": "permission_denied"})
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_an_archive_of_pull_is_continued_by_pull_and_runs_while_it_is_written(
+    tmp_path: Path, *, units: bool
+) -> None:
+    """A bridge would send its records to Kafka again."""
+    log = tmp_path / "log"
+
+    def shown(*more: str) -> str:
+        return CliRunner().invoke(main, ["status", "--log", str(log), *more]).stdout
+
+    with Writer(log) as writer:
+        writer.append(b"x")
+        writer.sync()
+        assert "aolog-bridge run" in shown()
+        if units:
+            mark_units(str(log))
+        else:
+            mark = Mark(0, Origin(Source("c", UUID(int=1), 0), 5))
+            save_positions(str(log), bytes(16), mark, {})
+        assert json.loads(shown("--json"))["logs"][0]["state"] == "running"
+    assert "aolog-bridge pull continues it" in " ".join(shown().split())
+    with Reader(log, cursor="bridge") as reader:
+        reader.commit()
+    assert "start it: aolog-bridge run" in shown()
+
+
+def test_the_status_of_a_buffer_s_log_is_that_of_its_own_cursor(tmp_path: Path) -> None:
+    """By the cursor of a bridge, all would be pending, and a bridge would send all again."""
+
+    def row() -> tuple[object, ...]:
+        shown = CliRunner().invoke(main, ["status", "--log", str(tmp_path / "log"), "--json"])
+        (found,) = json.loads(shown.stdout)["logs"]
+        return found["cursor"], found["state"], found["lag_records"]
+
+    with Buffer(MemoryProvider(), tmp_path / "log", mode="always") as buffer:
+        buffer.send("t", b"x")
+        assert row()[:2] == ("buffer", "running")
+    assert row() == ("buffer", "stopped", 0)

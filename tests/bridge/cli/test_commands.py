@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from aolog import Reader, Writer
 from aolog.cli import main as aolog_main
-from aolog.errors import CursorLocked, UsageError
+from aolog.errors import AddressBeyondEnd, CursorLocked, UsageError
 from aolog.format.slab import NO_TIMESTAMP
 from bridge.cli import main
 from bridge.deliver.forwarder_options import ForwarderOptions
@@ -173,6 +173,45 @@ def test_a_seek_while_a_bridge_runs_is_refused(log: Path, forward: Forward) -> N
     assert refused("seek", log, "--to", "earliest", status=5)
 
 
+@pytest.mark.parametrize("only_missing", [False, True])
+def test_a_seek_is_from_where_the_bridge_left_the_cursor(
+    log: Path, delivered: list[int], monkeypatch: pytest.MonkeyPatch, *, only_missing: bool
+) -> None:
+    """A bridge that was running still, and ends just before the seek opens the cursor."""
+    seek(str(log), delivered[100], cursor="bridge")
+    forgotten: list[bool] = []
+
+    def opened(path: str, *start: Any, cursor: str | None = None) -> Reader:
+        if cursor is not None:
+            with Reader(path, cursor=cursor) as bridge:
+                bridge.seek(delivered[900])
+                bridge.commit()
+        return Reader(path, *start, cursor=cursor)
+
+    monkeypatch.setattr("bridge.deliver.seek.Reader", opened)
+    monkeypatch.setattr("bridge.deliver.seek.forget", lambda *_, **__: forgotten.append(True))
+    moved = seek(str(log), delivered[500], cursor="bridge", only_missing=only_missing)
+    assert (moved.before, moved.records) == (delivered[900], 400)
+    assert moved.forgot is bool(forgotten) is not only_missing
+
+
+def test_a_seek_that_is_refused_forgets_nothing(
+    broker: EmbeddedBroker,
+    log: Path,
+    forward: Forward,
+    delivered: list[int],
+    committed: dict[str, list[int]],
+) -> None:
+    with pytest.raises(AddressBeyondEnd):
+        seek(str(log), delivered[-1] + (1 << 40), cursor="bridge", forget_cluster=True)
+    with Reader(log, delivered[500], cursor="bridge") as reader:  # as `seek --only-missing`
+        reader.seek(delivered[500])
+        reader.commit()
+    committed.clear()
+    assert forward(drain=True).end().skipped == 500
+    assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
 def test_a_seek_before_the_first_run_is_where_it_begins(
     broker: EmbeddedBroker, log: Path, forward: Forward
 ) -> None:
@@ -321,6 +360,7 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
             headers = [("h", b"1")]
             large.append(writer.append(value, key=key, headers=headers, timestamp=us, topic=topic))
     forward(drain=True, poison="dead-letter").end()
+    assert told("status", "--log", log)["logs"][0]["dead_lettered"] == 3
     arguments = (
         "replay", log, "--dead-letter", "--bootstrap-servers", broker.bootstrap_servers,
     )  # fmt: skip  # a command line
@@ -332,6 +372,7 @@ def test_dead_letters_go_where_they_were_meant_to_and_only_once(
     larger = (*arguments, "-X", "message.max.bytes=4000000")
     assert told(*larger)["acknowledged"] == 3
     assert run(*larger).stdout == "0 dead letters were sent again\n"
+    assert told("status", "--log", log)["logs"][0]["dead_lettered"] == 0
     own = consume(broker.bootstrap_servers, "own", 2)
     here = [m for m in consume(broker.bootstrap_servers) if len(m.value or b"") > 1000]
     assert [m.value for m in own] == [b"1" * 2_000_000]

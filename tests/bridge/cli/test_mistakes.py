@@ -10,6 +10,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ RUN = f"aolog-bridge run --log good --topic t --bootstrap-servers {NOWHERE}"
 FILES = {
     "unknown.toml": '[clusters.main]\nbootstrap_server = "k:9092"\n',
     "empty.toml": 'root = "logs"\n',
+    "flat.toml": 'bootstrap_servers = "k:9092"\nroot = "logs"\n',
     "broken.toml": "[clusters.main\n",
 }
 LINES = [
@@ -54,6 +56,7 @@ LINES = [
     ("aolog backup good good", "exists already; name a directory that does not exist"),
     ("aolog prune good", "give at least one of --max-bytes, --max-age, --max-slabs"),
     ("aolog archive good s3", "is not the URL of a store; s3://BUCKET/PREFIX"),
+    ("aolog archive good file:///none", "file:///none: what is below file:// can be read only"),
     # The bridge.
     ("aolog-bridge rnu", "Did you mean 'run'?"),
     ("aolog-bridge run --log good --topic t", "name the cluster: --bootstrap-servers"),
@@ -74,6 +77,7 @@ LINES = [
     ("aolog-bridge check-config missing.toml", "No such file or directory"),
     ("aolog-bridge check-config unknown.toml", "unknown key; did you mean 'bootstrap_servers'?"),
     ("aolog-bridge check-config empty.toml", "clusters: is missing"),
+    ("aolog-bridge check-config flat.toml", "bootstrap_servers: is a key of a cluster: write [clusters.main], and below it"),
     ("aolog-bridge check-config broken.toml", "Expected ']' at the end of a table declaration (at line 1"),
     ("aolog-bridge status", "name one of --http, --config, --log and --root"),
     (f"aolog-bridge status --http {NOWHERE}", "Connection refused; is it running, with --http?"),
@@ -132,6 +136,9 @@ CALLS: list[tuple[Callable[[str], object], str]] = [
         'start=\'tomorow\'; use "earliest", "latest", an address or',
     ),
     (lambda log: Writer(log).append("text"), "encode text first, for instance with .encode()"),  # type: ignore[arg-type]  # the mistake
+    (lambda log: Writer(log).append({"a": 1}), "for instance with json.dumps(...).encode()"),  # type: ignore[arg-type]  # the mistake
+    (lambda log: Writer(log).append(b"a", headers={"a": b"1"}), "of a dict, its items()"),  # type: ignore[arg-type]  # the mistake
+    (lambda _: Buffer("k:9092", "b"), 'make one first, such as KafkaProvider("kafka:9092")'),  # type: ignore[arg-type]  # the mistake
     (lambda log: Writer(log, sync="sometimes"), "sync='sometimes'"),  # type: ignore[arg-type]  # the mistake
     (second_writer, "a log has one writer: close it, or write to another log"),
     (lambda _: Writer("kafka://k/t"), "URL"),
@@ -167,8 +174,11 @@ def test_a_consumer_whose_broker_is_away_says_so_once_and_goes_on(
     assert said == [f"waiting: {NOWHERE}: connection refused"]
 
 
-def test_an_import_without_its_extra_names_the_command_that_installs_it() -> None:
-    code = "import sys; sys.modules['confluent_kafka'] = None; from bridge import KafkaProvider"
+@pytest.mark.parametrize(
+    "name", ["from bridge import KafkaProvider", "from bridge.client import Producer"]
+)
+def test_an_import_without_its_extra_names_the_command_that_installs_it(name: str) -> None:
+    code = f"import sys; sys.modules['confluent_kafka'] = None; {name}"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -181,6 +191,15 @@ def test_an_import_without_its_extra_names_the_command_that_installs_it() -> Non
 def test_an_older_python_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 13))
     with pytest.raises(SystemExit, match=r"needs Python 3\.11 or later, and this is Python 3\.10"):
+        runpy.run_path(str(ROOT / ".ci/build_backend.py"))
+
+
+def test_a_free_threaded_python_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 13, 5))
+    monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    with pytest.raises(
+        SystemExit, match=r"a free-threaded CPython: use python 3\.13 instead of 3\.13t"
+    ):
         runpy.run_path(str(ROOT / ".ci/build_backend.py"))
 
 

@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from bridge.client import Consumer, Producer
-from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, heartbeat_in
+from bridge.client.heartbeat import Heartbeat, HeartbeatSender, HeartbeatWatch, heartbeat_in
 from tests.bridge.client.configurations import consumer_config, drained, new_topic, producer_config
-from tests.waiting import SOON_S
+from tests.waiting import SOON_S, wait_until
 
 BEAT = {"Type": "Heartbeat", "Time": "2026-01-31T12:00:00.000Z", "Topic": "t", "ClientId": "c"}
 
@@ -58,6 +58,20 @@ def test_a_producer_beats_in_each_topic_it_sent_to_and_a_consumer_returns_data_o
         assert status["heartbeats_received"] == len(seen)
         assert status["heartbeats"][0]["client_id"] == "edge-7"
         assert [json.loads(r.value)["Type"] for r in consumer.fetch(topic, 0, 1)] == ["Heartbeat"]
+
+
+def test_a_heartbeat_that_fails_in_an_unknown_way_is_logged_and_the_next_one_is_sent(caplog):
+    tried = iter(range(10**9))
+
+    def send(topic: str, value: bytes) -> None:
+        if not next(tried):
+            raise ValueError("an odd topic")
+
+    sender = HeartbeatSender("edge-7", 0.01, send)
+    sender.add("t")
+    wait_until(lambda: sender.sent)
+    sender.close()
+    assert "an odd topic" in caplog.text
 
 
 def test_an_overdue_heartbeat_is_told_once_until_the_next_one():

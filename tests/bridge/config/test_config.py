@@ -472,8 +472,10 @@ def test_check_config_shows_what_would_run_with_secrets_masked(
     assert "hunter2" not in json.dumps(shown)
     assert shown["configuration"]["clusters"]["safe"]["cursor"] == "bridge.safe"
     text = CliRunner().invoke(main, ["check-config", str(file)]).stdout
-    assert "settings.sasl.password = ********** (from environment PASSWORD)" in text
-    assert "app/a -> main, safe" in text
+    assert '"sasl.password" = "********** (from environment PASSWORD)"' in text
+    assert "#     app/a -> main, safe\n" in text
+    again = load_text(text).shown()  # TOML that can be used as a file
+    assert {**again, "clusters": None} == {**shown["configuration"], "clusters": None}
 
 
 def test_a_configuration_of_the_greatest_size_is_read(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from aolog.errors import CursorReplaced, SyncFailed
 from aolog.log.cursor_file import read_position
+from aolog.record import Position
 from aolog.storage.storage import Storage
 from bridge.deliver.committer import Committer
 from bridge.deliver.forwarder_options import ForwarderOptions
-from bridge.deliver.position import Position
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.brokers import consume
 from tests.bridge.forwarders import WAITS, Forward, Run

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
+from bridge import Buffer, MemoryProvider
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.rate_limit import RateLimit
@@ -39,6 +40,18 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
         sizes.append(sum(frame.size for frame in batch.frames))
     source.close()
     assert bytes_max - 2 * FRAME_BYTES <= max(sizes) <= bytes_max
+
+
+@pytest.mark.parametrize("cursor", ["bridge", "buffer"])
+def test_a_log_that_a_buffer_sends_too_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, cursor: str
+) -> None:
+    with Buffer(MemoryProvider(), tmp_path / "log", mode="always") as buffer:
+        buffer.send("t", b"x")
+        buffer.flush()
+    options = ForwarderOptions(bootstrap_servers="", cursor=cursor)
+    LogSource(str(tmp_path / "log"), options).close()
+    assert ("each message arrives twice" in caplog.text) == (cursor == "bridge")
 
 
 def test_a_gap_is_passed_counted_and_logged(

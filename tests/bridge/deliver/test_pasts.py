@@ -177,3 +177,55 @@ def test_an_older_backup_goes_on_with_other_records_and_each_arrives(
     more(350, 500)
     forward(drain=True).end()
     assert numbers(consume(broker.bootstrap_servers)) == once(range(100, 500))
+
+
+def test_what_lanes_held_beyond_the_cursor_is_not_taken_for_what_was_written_again(
+    broker: EmbeddedBroker, log: Path, forward: Forward
+) -> None:
+    """A record without its topic keeps the cursor, and so the next writer of a log that was cut short does not
+    know how far the other lanes were."""
+    with Writer(log, batch_bytes=0) as writer:
+        append(writer, range(10))
+        writer.append(b"-1", topic="missing")
+        append(writer, range(10, 500))
+    run = forward(create_topics="never")
+    run.until(lambda s: s.acknowledged == 500)
+    run.stop()
+    kept = records_of(log)[20].address
+    (slab,) = log.glob("*.slab")
+    with slab.open("r+b") as file:
+        file.truncate(kept)
+    with Writer(log, batch_bytes=0) as writer:
+        assert writer.end < 100_000
+        append(writer, range(1000, 1050))
+    run = forward(create_topics="never")
+    run.until(lambda s: s.acknowledged == 50, 10.0)
+    run.stop()
+    assert numbers(consume(broker.bootstrap_servers)) == once(range(500), range(1000, 1050))
+
+
+@pytest.mark.parametrize("first", ["bridge", "writer"])
+def test_what_lanes_held_after_a_sealed_slab_that_is_the_last_one_now_is_not_taken_for_new_records(
+    broker: EmbeddedBroker, log: Path, forward: Forward, first: str
+) -> None:
+    """A record without its topic keeps the cursor. The slabs after it are removed: the next writer continues in the
+    same epoch, at addresses that the lanes have passed."""
+    with Writer(log, batch_bytes=0) as writer:
+        append(writer, range(10))
+        writer.append(b"-1", topic="missing")
+    with Writer(log, batch_bytes=0) as writer:
+        append(writer, range(10, 500))
+    run = forward(create_topics="never")
+    run.until(lambda s: s.acknowledged == 500)
+    run.stop()
+    *_, last = sorted(log.glob("*.slab"))
+    last.unlink()
+    if first == "bridge":
+        forward(create_topics="never").stop()
+    with Writer(log, batch_bytes=0) as writer:
+        append(writer, range(1000, 1050))
+    run = forward(create_topics="never")
+    run.until(lambda s: s.acknowledged >= 50, 10.0)
+    run.stop()
+    found = numbers(consume(broker.bootstrap_servers))
+    assert found.keys() >= once(range(500), range(1000, 1050)).keys()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.supervise.status import state_of
 from tests.bridge.brokers import TOPIC, assert_arrived, consume
 from tests.bridge.forwarders import Forward
 from tests.bridge.logs import append, cursor_of, fill, records_of
@@ -45,7 +46,7 @@ def test_a_forbidden_topic_stops_its_lanes_and_no_others(
     run.until(lambda s: s.standing == 1)
     broker.clear_request_errors(PRODUCE)
     fill(log, range(100, 200), keys=1)
-    status = run.until(lambda s: s.acknowledged == 200 and s.state == "blocked")
+    status = run.until(lambda s: s.acknowledged == 200 and state_of(s) == "blocked")
     assert status.standing == 1
     assert "TOPIC_AUTHORIZATION_FAILED" in (status.error or "")
     (lane,) = status.waiting_lanes

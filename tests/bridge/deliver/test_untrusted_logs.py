@@ -11,8 +11,9 @@ from click.testing import CliRunner
 import aolog
 from aolog.storage.storage import Storage
 from bridge.cli import main
+from bridge.config.names import dead_letter_path
 from bridge.deliver.checkpoints import Checkpoints
-from bridge.deliver.dead_letter import DeadLetterLog, dead_letter_path, first_dead_letter
+from bridge.deliver.dead_letter import DeadLetterLog, first_dead_letter
 from tests.aolog.conftest import unchanged
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +16,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import aolog
+from aolog.storage.storage import Storage
+from aolog.storage.system import System
 from bridge.ingest.logs import KEY_HEADER, Logs
 from bridge.ingest.routes import serving
 from bridge.operate.access import Access
+from tests.aolog.conftest import slab_files
 from tests.bridge.processes import Start
 from tests.waiting import in_thread, wait_until
 
@@ -117,6 +122,23 @@ def test_a_repeated_key_appends_once_also_after_a_restart(tmp_path: Path) -> Non
     assert records[0].headers == ((KEY_HEADER, b"one"),)
 
 
+def test_a_repeated_key_appends_once_after_the_machine_was_restarted(tmp_path: Path) -> None:
+    """Then a new epoch begins, at an address that may be terabytes above the last record's."""
+    body = lines({"value": "a"})
+    with ingesting(tmp_path / "logs") as client:
+        first = client.post("t", body, Idempotency_Key="one")
+        shutil.copytree(tmp_path / "logs", tmp_path / "after")  # as a power cut leaves it
+    with ingesting(tmp_path / "after") as client:
+        assert client.post("t", body, Idempotency_Key="one").json == {
+            **first.json,
+            "repeated": True,
+        }
+        client.post("t", body, Idempotency_Key="two")
+    with ingesting(tmp_path / "after") as client:
+        for key in ("one", "two"):
+            assert client.post("t", body, Idempotency_Key=key).json["repeated"]
+
+
 def test_a_header_of_a_record_is_not_taken_for_the_key_of_a_request(tmp_path: Path) -> None:
     own = lines({"value": "a", "headers": [{"name": "idempotency-key", "value": "one"}]})
     with ingesting(tmp_path) as client:
@@ -167,6 +189,7 @@ def test_a_bad_request_is_refused_and_appends_nothing(
     with ingesting(tmp_path) as client:
         answer = client.post(path, body, kind)
         assert answer.status == status, answer.body
+        assert b'"hint":""' not in answer.body
     assert [name for name in os.listdir(tmp_path) if list(aolog.Reader(tmp_path / name))] == []
 
 
@@ -237,6 +260,51 @@ def test_a_full_log_answers_503_with_retry_after_until_it_is_drained(tmp_path: P
             assert len(list(bridge)) == accepted
             bridge.commit()
             assert client.post("t", batch, BINARY).status == 200
+
+
+class FailingSyncs(System):
+    """Once `error` is set, the next sync of a file raises it."""
+
+    error: BaseException | None = None
+
+    def fdatasync(self, fd: int, /) -> None:  # type: ignore[override]  # a method for a function
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        os.fdatasync(fd)
+
+
+def test_a_failed_sync_fails_its_request_and_the_next_one_opens_the_log_again(
+    tmp_path: Path,
+) -> None:
+    system = FailingSyncs()
+    with ingesting(tmp_path, options={"storage": Storage(system)}) as client:
+        first = client.post("t", lines({"value": "a"}), Idempotency_Key="one")
+        assert first.status == 200
+        for number, (error, status) in enumerate(
+            [(OSError(errno.EIO, "broken"), 500), (MemoryError(), 500)]
+        ):
+            body, key = lines({"value": f"b{number}"}), f"two {number}"
+            system.error = error
+            assert client.post("t", body, Idempotency_Key=key).status == status
+            assert client.post("t", body, Idempotency_Key=key).status == 200
+        again = client.post("t", lines({"value": "a"}), Idempotency_Key="one")
+        assert again.json == {**first.json, "repeated": True}
+    assert [record.value for record in aolog.Reader(tmp_path / "t")] == [b"a", b"b0", b"b1"]
+
+
+def test_a_batch_that_another_program_removed_is_appended_when_it_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    body = lines({"value": "a"})
+    with ingesting(tmp_path) as client:
+        assert client.post("t", body, Idempotency_Key="one").status == 200
+        (slab,) = slab_files(tmp_path / "t")
+        slab.unlink()
+        answers = [client.post("t", body, Idempotency_Key="one") for _ in range(3)]
+    assert [answer.status for answer in answers] == [500, 200, 200]
+    assert [answer.json.get("repeated") for answer in answers] == [None, False, True]
+    assert [record.value for record in aolog.Reader(tmp_path / "t")] == [b"a"]
 
 
 def test_too_many_requests_at_once_get_503(tmp_path: Path) -> None:

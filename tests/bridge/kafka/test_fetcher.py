@@ -24,11 +24,11 @@ class Away:
         self._report: Callable[[KafkaError], object] = settings["error_cb"]
         self.run: list[str] = []  # Python's functions that ran inside the client's calls
 
-    def consume(self, *_: object, **__: object) -> list[object]:
+    def take(self, *_: object) -> tuple[list[Any], list[Any]]:
         sys.setprofile(lambda frame, event, _: event == "call" and self.run.append(str(frame)))
         self._report(DOWN)
         sys.setprofile(None)
-        return []
+        return [], []
 
     def list_topics(self, **_: object) -> None:
         raise fetching.KafkaException(DOWN)
@@ -41,7 +41,7 @@ def test_an_error_of_the_client_runs_no_code_in_which_an_interrupt_would_be_lost
     loses: the call ended with a SystemError, for one interrupt in four of an outage."""
     clients: list[Away] = []
 
-    def make(settings: dict[str, Any], *_: object, **__: object) -> Away:
+    def make(_: object, settings: dict[str, Any], *__: object, **___: object) -> Away:
         clients.append(Away(settings))
         return clients[-1]
 

@@ -28,7 +28,7 @@ from tests.waiting import SOON_S
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How rows are taken."""
     if request.param == "called":
-        monkeypatch.setattr(queueing, "_compiled", lambda: (None, ""))
+        monkeypatch.setattr(queueing, "plugin", lambda: None)
     elif aolog.backend != "compiled" or find_spec("bridge.kafka._produce") is None:
         pytest.skip("no compiler: rows are taken by calls")
     return str(request.param)
@@ -211,20 +211,24 @@ def reporting(servers: str) -> RowProducer:
     return RowProducer(settings, logger=logging.getLogger("test"), reports=True)
 
 
+def queued(producer: RowProducer, topic: Any, value: Any, key: Any, time_us: Any) -> bool:
+    assert producer.queue_all is not None
+    return producer.queue_all({topic}, [(topic, value, key, (), time_us)], 0) == 1
+
+
 def test_a_message_that_the_broker_refuses_is_noted_with_its_content(
     broker: EmbeddedBroker, how: str
 ) -> None:
     producer = reporting(broker.bootstrap_servers)
     if how == "called":
-        assert producer.queue_plain is None
+        assert producer.queue_all is None
         assert producer.failures() == []
         return
-    assert producer.queue_plain is not None
-    assert producer.queue_plain(TOPIC, b"good", b"k", 0)
+    assert queued(producer, TOPIC, b"good", b"k", 0)
     assert not producer.flush(SOON_S)
     assert producer.failures() == []
     broker.push_request_errors(0, [KafkaError.MSG_SIZE_TOO_LARGE])
-    assert producer.queue_plain(TOPIC, b"bad", b"k", 1_700_000_000_000)
+    assert queued(producer, TOPIC, b"bad", b"k", 1_700_000_000_000_000)
     assert not producer.flush(SOON_S)
     assert producer.failures() == [(TOPIC.encode(), b"bad", b"k", KafkaError.MSG_SIZE_TOO_LARGE)]
     assert producer.failures() == []
@@ -232,12 +236,12 @@ def test_a_message_that_the_broker_refuses_is_noted_with_its_content(
 
 def test_messages_that_a_producer_drops_are_noted_whatever_queued_them(how: str) -> None:
     producer = reporting("127.0.0.1:1")
-    if producer.queue_plain is None:
+    if producer.queue_all is None:
         assert how == "called"
         return
     contents = [(b"v", b"k"), (None, b""), (b"", None), (b"x" * 100_000, b"k")]
     for value, key in contents:
-        assert producer.queue_plain("t", value, key, 0)
+        assert queued(producer, "t", value, key, 0)
     producer.produce("t", b"called", b"k")
     producer.purge()
     while len(producer):
@@ -249,7 +253,7 @@ def test_messages_that_a_producer_drops_are_noted_whatever_queued_them(how: str)
 
 def test_what_is_not_plain_is_left_to_the_clients_call(how: str) -> None:
     producer = reporting("127.0.0.1:1")
-    if producer.queue_plain is None:
+    if producer.queue_all is None:
         assert how == "called"
         return
     wrong: list[tuple[Any, ...]] = [
@@ -257,19 +261,20 @@ def test_what_is_not_plain_is_left_to_the_clients_call(how: str) -> None:
         ("t", b"", None, -1), ("t", b"", None, 1 << 80), ("t", b"", None, 0.5), ("t", bytes(2_000_000), None, 0),
     ]  # fmt: skip  # a table
     for arguments in wrong:
-        assert not producer.queue_plain(*arguments)
+        assert not queued(producer, *arguments)
     producer.poll(0.1)  # what the client reports of the broker
     assert len(producer) == 0
-    with pytest.raises(TypeError):
-        producer.queue_plain("t", b"")
 
 
-def test_a_producer_may_go_while_messages_fail() -> None:
-    """Threads of the client note failures until it is destroyed."""
+def test_a_producer_may_go_while_messages_fail(broker: EmbeddedBroker) -> None:
+    """Threads of the client note failures until its last one has ended: also those of requests under way, after
+    the client has begun to destroy itself."""
     for number in range(10):
-        producer = reporting("127.0.0.1:1")
-        if producer.queue_plain is not None:
+        producer = reporting("127.0.0.1:1" if number % 3 else broker.bootstrap_servers)
+        if producer.queue_all is not None:
+            queued(producer, TOPIC, b"first", None, 0)
+            producer.flush(0.0 if number % 3 else SOON_S)
             for _ in range(1_000):
-                producer.queue_plain("t", b"v", b"%d" % number, 0)
+                queued(producer, TOPIC, bytes(1_000), b"%d" % number, 0)
         if number % 2:
             producer.purge()

@@ -87,6 +87,8 @@ def test_a_cause_is_shown_once_since_it_began_and_those_that_need_somebody_come_
     [
         ([WELL], "answers"),
         ([AWAY, WELL], "answers"),
+        ([WELL._replace(status=STATUS._replace(stalled=(STALL,)))], "stalled"),
+        ([WELL._replace(status=STATUS._replace(stalled=(STALL,))), WELL], "answers"),
         ([AWAY._replace(status=STATUS._replace(reachable=False))], "no answer"),
         (
             [AWAY._replace(error=f"_AUTHENTICATION: no: {advice('_AUTHENTICATION')}",

@@ -9,8 +9,10 @@ from contextlib import ExitStack
 from functools import partial
 
 import pytest
+from starlette.applications import Starlette
 
 from aolog.errors import UsageError
+from bridge.operate import server
 from bridge.operate.access import Access
 from bridge.operate.server import Limits
 from tests.bridge.operate.endpoints import TOKEN, Recorded, ask, is_answered, served
@@ -55,6 +57,23 @@ def test_on_another_interface_everything_but_page_and_probes_needs_the_token() -
             assert (status, headers["www-authenticate"]) == (401, "Bearer")
             assert ask(at, path, Authorization="Bearer " + "x" * 16)[0] == 401
         assert ask(at, "/status", Authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+def test_a_sample_that_fails_is_logged_and_the_next_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The page and the metrics stayed as they were from then on."""
+    monkeypatch.setattr(server, "SAMPLE_S", 0.01)
+    taken: list[int] = []
+
+    def sample() -> None:
+        taken.append(len(taken))
+        if len(taken) == 1:
+            raise ValueError("an odd status")
+
+    with server.served(Starlette(), Access("127.0.0.1:0"), "default-src 'none'", sample=sample):
+        wait_until(lambda: len(taken) > 2)
+    assert "an odd status" in caplog.text
 
 
 # --- what is answered -----------------------------------------------------------------------

@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from aolog.storage.storage import Storage
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.operate import scrub
 from bridge.operate.scrub import Scrub, Scrubber
+from bridge.supervise.status import LogStatus
 from bridge.supervise.turns import Phase
 from tests.aolog.conftest import overwrite, slab_files
 from tests.bridge.logs import fill
@@ -33,6 +37,38 @@ def first_pass(scrubber: Scrubber, log: Path) -> Scrub:
     found = scrubber.of(str(log))
     assert found is not None
     return found
+
+
+def test_a_pass_that_fails_in_an_unknown_way_is_logged_and_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path / "log", 10)
+    with monkeypatch.context() as patched:
+
+        def failing(*_: object, **__: object) -> None:
+            raise ValueError("an odd log")
+
+        patched.setattr(scrub, "verify", failing)
+        with scrubber_of(tmp_path / "log") as scrubber:
+            wait_until(lambda: "not verified: an odd log" in caplog.text)
+            patched.undo()
+            assert first_pass(scrubber, tmp_path / "log").records == 10
+
+
+def test_a_turn_that_fails_in_an_unknown_way_is_logged_and_the_next_one_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, turns = tmp_path / "log", iter(range(10**9))
+
+    def look() -> list[LogStatus]:
+        if not next(turns):
+            raise ValueError("an odd root")
+        return [LOG._replace(path=str(log))]
+
+    fill(log, 10)
+    with Scrubber(look, Storage(), every_s=0.05, bytes_per_s=1e9) as scrubber:
+        assert first_pass(scrubber, log).records == 10
+    assert "an odd root" in caplog.text
 
 
 def test_a_flipped_byte_of_a_sealed_slab_appears_in_the_metrics_the_status_and_the_log(

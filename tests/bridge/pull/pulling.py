@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from aolog import Reader
 from bridge.cli import main
@@ -26,6 +27,13 @@ def produce(kafka: KafkaServer, topic: str, numbers: range, partitions: int = 1,
         )  # fmt: skip  # one call
         producer.poll(0)
     assert producer.flush(60) == 0
+
+
+def delete_before(kafka: KafkaServer, topic: str, partition: int, offset: int) -> None:
+    """As retention does."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for done in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        assert done.result(30).low_watermark == offset
 
 
 def origins(*logs: Path) -> list[tuple]:

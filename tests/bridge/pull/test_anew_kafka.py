@@ -62,7 +62,7 @@ def test_a_topic_that_is_made_anew_is_pulled_from_its_beginning_and_a_deleted_on
     produce(kafka, name, range(20), 2)
     produce(kafka, gone, range(10))
     processes = start(way, name, gone)
-    wait_until(lambda: pulled(processes) == 30)
+    wait_until(lambda: pulled(processes) == 30 and all(p.status["state"] for p in processes))
     for each in (gone, name):
         kafka.delete_topic(each)
     kafka.create_topic(name, partitions)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
 
-from aolog import Reader, Writer
+from aolog import Reader, Retention, Writer
 from aolog.errors import UsageError
 from bridge.cli import main
 from bridge.pull.archive import Archive
@@ -29,9 +30,9 @@ sys.stdin.read()
 """
 
 
-def fill(log: Path, source: Source, offsets: range) -> int:
+def fill(log: Path, source: Source, offsets: range, **options: Any) -> int:
     """The address of the last record."""
-    with Writer(log) as writer:
+    with Writer(log, **options) as writer:
         for offset in offsets:
             address = writer.append(b"v", headers=[(HEADER_NAME, source.prefix + b"%d" % offset)])
     return address
@@ -99,6 +100,18 @@ def test_records_after_the_saved_positions_count(tmp_path):
     fill(log, SOURCE, range(10, 12))
     fill(log, OTHER, range(5, 6))
     assert read_positions(str(log)) == {SOURCE: 12, OTHER: 6}
+
+
+def test_positions_that_retention_has_passed_count_with_the_records_after_them(tmp_path):
+    """A pull was killed after it had pulled more than `max_bytes` since its last note."""
+    log = tmp_path / "log"
+    bounded = {"slab_bytes": 1 << 14, "retention": Retention(max_bytes=1 << 16)}
+    marked = fill(log, SOURCE, range(10), **bounded)
+    save_positions(str(log), uuid_of(log), Mark(marked, Origin(SOURCE, 9)), {SOURCE: 10, OTHER: 77})
+    fill(log, SOURCE, range(10, 3_000), **bounded)
+    with Reader(log) as reader:
+        assert reader.tell() > marked
+    assert read_positions(str(log)) == {SOURCE: 3_000, OTHER: 77}
 
 
 def test_the_topics_ids_are_saved_with_the_positions(tmp_path):

@@ -6,10 +6,18 @@ import time
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from aolog import Reader, Writer
-from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce, pull, pulled
+from tests.bridge.pull.pulling import (
+    SLOWLY,
+    Killed,
+    delete_before,
+    expected,
+    origins,
+    produce,
+    pull,
+    pulled,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
@@ -63,11 +71,7 @@ def test_records_that_the_cluster_deleted_are_reported_and_fail_stops(kafka, top
     produce(kafka, name, range(10))
     pulled(kafka, log, name)
     produce(kafka, name, range(10, 30))
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    from confluent_kafka import TopicPartition
-
-    for done in admin.delete_records([TopicPartition(name, 0, 20)]).values():
-        assert done.result(30).low_watermark == 20
+    delete_before(kafka, name, 0, 20)
     failed = pull(kafka, log, name, more=("--out-of-range", "fail"))
     assert failed.exit_code == 6
     assert "deleted 10 offsets before they were pulled (10 to 19)" in failed.stderr

@@ -167,6 +167,15 @@ def test_a_drain_of_a_topic_that_is_made_anew_ends_at_the_end_of_the_new_one(
     ]
 
 
+def test_a_pulled_log_says_that_it_is_synced_so_that_cursors_wait_for_what_they_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained(monkeypatch, [Fetcher.read], tmp_path / "log")
+    (slab,) = (tmp_path / "log").glob("*.slab")
+    flags = int.from_bytes(slab.read_bytes()[12:16], "little")  # FORMAT.md, the slab's header
+    assert flags & 1
+
+
 def test_a_bounded_archive_says_at_the_start_and_at_each_deletion_that_its_oldest_records_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -197,11 +206,9 @@ class Retained(Fetcher):
         return Fetched([], {}, gone, None)
 
 
-@pytest.mark.parametrize("kind", [Unanswered, NoSuchTopic])
-def test_a_cluster_that_cannot_say_what_it_deleted_ends_no_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
-) -> None:
-    answers: list[Any] = [0, kind("a broker restarts")]  # to the plan, and to what follows
+def of_units(monkeypatch: pytest.MonkeyPatch, log: Path, *first: int | Exception) -> Puller:
+    """first: the answers to where the partition begins; after them it is FIRST."""
+    answers = list(first)
 
     def offsets(_: object, places: Iterable[Any], when: str, **__: object) -> dict[Any, int]:
         answer = END if when == "latest" else answers.pop(0) if answers else FIRST
@@ -210,12 +217,37 @@ def test_a_cluster_that_cannot_say_what_it_deleted_ends_no_worker(
         return dict.fromkeys(places, answer)
 
     monkeypatch.setattr(Catalog, "offsets", offsets)
-    Fetcher.steps = [Fetcher.read]
-    log = tmp_path / "root" / "a"
     options = PullOptions(
         "k:1", (NAME,), str(log), drain=True, root=str(log.parent), units=END, out_of_range="earliest"
     )  # fmt: skip  # one call
-    pulling = Puller(options, Catalog, Retained)  # type: ignore[arg-type]  # as above
+    return Puller(options, Catalog, Retained)  # type: ignore[arg-type]  # as above
+
+
+def test_a_loss_within_a_unit_is_not_counted_again_by_the_next_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(_: Fetcher) -> tuple[range, bool]:
+        first.stop()
+        return range(0), False
+
+    log = tmp_path / "root" / "a"
+    first = of_units(monkeypatch, log, 0)  # deleted after the plan
+    Fetcher.steps = [stop]
+    first.run()
+    assert (first.status().lost, first.status().pulled) == (FIRST, 0)
+    second = of_units(monkeypatch, log.with_name("b"))
+    Fetcher.steps = [Fetcher.read]
+    second.run()
+    assert (second.status().lost, second.status().pulled) == (0, END - FIRST)
+
+
+@pytest.mark.parametrize("kind", [Unanswered, NoSuchTopic])
+def test_a_cluster_that_cannot_say_what_it_deleted_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    log = tmp_path / "root" / "a"
+    pulling = of_units(monkeypatch, log, 0, kind("a broker restarts"))
+    Fetcher.steps = [Fetcher.read]
     pulling.run()
     assert pulling.status().state == "drained"
     assert [each[2] for each in origins(log)] == list(range(FIRST, END))

@@ -40,7 +40,8 @@ def finish(of: Units, unit: Unit) -> None:
 
 def test_units_are_aligned_and_those_that_are_done_are_left_out(tmp_path):
     ours = units(tmp_path, "a")
-    found = list(ours.left(SOURCE, "t", 50, 310))
+    ours.see({SOURCE: 50})
+    found = list(ours.left(SOURCE, "t", 310))
     assert [(u.number, u.begin, u.end) for u in found] == [
         (0, 50, 100), (1, 100, 200), (2, 200, 300), (3, 300, 310),
     ]  # fmt: skip  # rows
@@ -49,7 +50,8 @@ def test_units_are_aligned_and_those_that_are_done_are_left_out(tmp_path):
         assert claimed == unit
         finish(ours, claimed)
     other = units(tmp_path, "b")
-    left = [(u.begin, u.end) for u in other.left(SOURCE, "t", 50, 350)]
+    other.see({SOURCE: 80})  # what was deleted since is left, too
+    left = [(u.begin, u.end) for u in other.left(SOURCE, "t", 350)]
     assert left == [(50, 100), (100, 200), (310, 350)]
 
 
@@ -96,6 +98,27 @@ def test_the_next_holder_goes_on_after_the_records_of_all_earlier_ones(tmp_path)
         begin += 30
     last = units(tmp_path, "d")
     assert last.claim(unit, 0) == unit._replace(begin=190)
+
+
+def test_the_next_holder_goes_on_after_what_an_earlier_one_has_reported_as_lost(tmp_path):
+    unit = Unit(SOURCE, "t", 1, 100, 200)
+    for name, begin in (("a", 100), ("b", 150)):
+        own = units(tmp_path, name)
+        assert own.claim(unit, 0) == unit._replace(begin=begin)
+        own.lose(unit, 150, 0)
+        own.leave(unit)
+
+
+def test_a_partition_begins_at_the_lowest_first_offset_that_any_worker_saw(tmp_path):
+    ours, other = units(tmp_path, "a"), units(tmp_path, "b")
+    for of, first in ((ours, 120), (other, 130), (ours, 110), (ours, 140)):
+        of.see({SOURCE: first})
+    third = units(tmp_path, "c")
+    third.see({SOURCE: 150})
+    assert [(u.begin, u.end) for u in third.left(SOURCE, "t", 250)] == [(110, 200), (200, 250)]
+    (tmp_path / ".pull/first.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"first.json does not say where the archive began"):
+        units(tmp_path, "d").see({SOURCE: 150})
 
 
 def test_an_archive_has_one_size_of_units_and_only_units(tmp_path):

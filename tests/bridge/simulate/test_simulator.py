@@ -64,6 +64,14 @@ def test_the_promised_end_of_a_run_is_lost_when_a_later_run_arrives() -> None:
     assert not counts.has_arrived(1, 3)
 
 
+def test_a_run_that_was_killed_before_it_promised_anything_is_settled_by_a_later_one() -> None:
+    counts = Counts()
+    counts.promised(2, 1)
+    assert not counts.is_settled(1)
+    arrive(counts, 2, 1)
+    assert (counts.is_settled(1), counts.is_settled(2), counts.lost) == (True, False, 0)
+
+
 # --- the simulation -------------------------------------------------------------------------
 
 
@@ -137,8 +145,12 @@ def test_a_mode_of_buffer_delivers_and_loses_nothing_that_it_promised(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"rate": -1}, {"rate": 10**9}, {"delay_ms": 10**6}, {"mode": "x"}, {"speed": 1}]
-)
+    "wrong",
+    [
+        {"rate": -1}, {"rate": 10**9}, {"delay_ms": 10**6}, {"mode": "x"}, {"speed": 1},
+        {"delay_ms": 2.5}, {"rate": True}, {"rate": float("nan")}, {"down": "x"}, {"mode": ["log"]},
+    ],
+)  # fmt: skip  # a list
 def test_a_setting_out_of_range_is_refused_and_changes_nothing(
     simulation: Simulation, wrong: dict[str, object]
 ) -> None:
@@ -281,7 +293,8 @@ def test_a_wrong_request_says_why(simulation: Simulation) -> None:
         as_json = {"Content_Type": "application/json"}
         for path, body, status in (
             ("/set", '{"speed": 1}', 409), ("/set", "[]", 400), ("/press", "{}", 400),
-            ("/press", '{"button": "x"}', 409), ("/reset", '{"rate": "x"}', 400),
+            ("/press", '{"button": "x"}', 409), ("/reset", '{"rate": "x"}', 409),
+            ("/reset", '{"delay_ms": 2.5}', 409),
             ("/set", '"' + "x" * 5000 + '"', 413),
         ):  # fmt: skip  # a table
             found = ask(at, path, "POST", body, **as_json)

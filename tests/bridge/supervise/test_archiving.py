@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import aolog
+from aolog.errors import StorageFailed
 from aolog.log.retention import prune
 from aolog.maintenance.archive.protection import CURSOR, protect
 from aolog.storage.storage import Storage
@@ -189,6 +190,35 @@ def test_many_logs_are_archived_though_few_archivers_stay_open(root, archive, mo
     assert quiet == [0] * len(quiet), "a log that did not change takes no request"
 
 
+def test_a_log_that_cannot_be_pruned_is_archived_still(root, archive, monkeypatch, caplog):
+    """The error ended the thread, and with it the archiving of its share of the logs."""
+
+    def failing(*_: object) -> None:
+        raise StorageFailed("the device fails")
+
+    fill(root / "log", 300, slab_bytes=16 << 10)
+    monkeypatch.setattr(archiving, "prune", failing)
+    running = archive("log", prunes=True, more="ship_seconds = 1")
+    wait_until(lambda: "log: not pruned: the device fails" in caplog.text)
+    fill(root / "log", range(300, 600), slab_bytes=16 << 10)
+    end = aolog.Reader(root / "log").end()
+    until(running, root / "log", lambda s: s.end >= end and s.error is None)
+
+
+def test_a_turn_that_fails_in_an_unknown_way_is_logged_and_the_next_one_begins(
+    root, archive, monkeypatch, caplog
+):
+    def failing(*_: object, **__: object) -> None:
+        raise ValueError("an odd root")
+
+    fill(root / "log", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(archiving, "quote", failing)
+        running = archive("log", more="ship_seconds = 1")
+        wait_until(lambda: "an odd root" in caplog.text)
+    until(running, root / "log", lambda s: s.behind_bytes == 0)
+
+
 def test_a_bridge_archives_shows_it_and_uploads_nothing_twice_after_a_kill(
     bridge: Start, broker: EmbeddedBroker, root: Path, url: str, proxy: Proxy, tmp_path: Path
 ) -> None:
@@ -226,7 +256,7 @@ def test_a_bridge_archives_shows_it_and_uploads_nothing_twice_after_a_kill(
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ('url = "/var/archive"', "archive.url: is not the URL of a store"),
+    ('url = "/var/archive"', "archive.url: /var/archive: is not the URL of a store"),
     ('url = "s3://b/x?key=1"', "archive.url"),
     ('url = "s3://b"\nship_second = 5', "archive.ship_second: unknown key; did you mean 'ship_seconds'"),
     ("ship_seconds = 5", "archive.url: is missing"),

@@ -74,6 +74,7 @@ ROWS: dict[tuple[str, str], tuple[Callable[[], Turns], Callable[[Turns], object]
     ("running", "end, drained"): (lambda: running(drains=True), end()),
     ("running", "end, the log is gone"): (running, end(Outcome.GONE)),
     ("running", "end, a failure"): (running, end(Outcome.FAILED)),
+    ("running", "end, failed, and paused"): (lambda: running("pause"), end(Outcome.FAILED)),
     ("running", "end, a lasting failure"): (running, end(Outcome.LASTING)),
     ("waiting", "tick, the pause is over"): (waiting, lambda t: t.tick(9.0)),
     ("waiting", "retry"): (waiting, lambda t: t.retry()),
@@ -133,6 +134,22 @@ def test_a_pause_grows_only_where_a_log_fails_soon(ran_s: float, pauses_s: list[
         t.end(Outcome.FAILED, now_s)
         assert (t.phase, t.restarts) == (Phase.WAITING, number)
         assert pause_s / 2 <= t.retry_at_s - now_s <= pause_s
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LOCKED, Outcome.LASTING])
+def test_a_pause_lasts_however_the_run_ends(outcome: Outcome) -> None:
+    t = running("pause")
+    t.end(outcome, 2.0)
+    assert t.phase == Phase.PAUSED
+    assert not t.tick(999.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ENDED, Outcome.FAILED])
+def test_a_resume_counts_before_the_run_has_ended(outcome: Outcome) -> None:
+    t = running("pause")
+    t.resume(1.5)
+    t.end(outcome, 2.0)
+    assert t.phase == (Phase.QUEUED if outcome is Outcome.ENDED else Phase.WAITING)
 
 
 def test_while_another_bridge_has_the_cursor_the_pause_is_always_the_same() -> None:

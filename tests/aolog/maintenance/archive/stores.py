@@ -62,8 +62,11 @@ def moto(port: int = 0) -> Iterator[str]:
         running.stop()
 
 
+INSTALL = "go install github.com/johannesboyne/gofakes3/cmd/gofakes3@v1.2.0"
+
+
 def program() -> str | None:
-    """gofakes3, which `.ci/run --long` installs; None without."""
+    """gofakes3, which `.ci/run` installs; None without."""
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return shutil.which("gofakes3", path=places)
 
@@ -115,7 +118,8 @@ class Proxy:
     "drop"      it is not, and the connection is closed
     "lose"      it is, and the connection is closed without an answer
     "cut"       it is, and half of the answer's body comes
-    a number    it is not, and this is the status of the answer
+    a float     it is, after so many seconds
+    an int      it is not, and this is the status of the answer
     (n, text)   the same, with this body
     """
 
@@ -158,6 +162,8 @@ class Proxy:
             status, text = happens if isinstance(happens, tuple) else (happens, "")
             self._answer(request, status, [], text.encode())
             return
+        if isinstance(happens, float):
+            time.sleep(happens)
         connection = http.client.HTTPConnection(self._to.hostname, self._to.port, timeout=_SOON_S)
         with contextlib.closing(connection):
             connection.request(request.command, request.path, body, dict(request.headers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from aolog.maintenance.archive.restore import restore
 from aolog.storage.objects.requests import Delete, Get, Head, Put, Refused, Unclear
 from aolog.storage.storage import Storage
 from aolog.testing.objects import Objects, SimulatedStore
+from tests.aolog.maintenance.archive.races import before_the_commit
 
 URL = "s3://bucket/log"
 SLAB = 16 << 10
@@ -148,6 +150,29 @@ def test_retention_waits_for_the_archive(log_path, store):
     assert len(list(Path(log_path).glob("*.slab"))) == 1
     grown(log_path, 300)
     assert archived(log_path, store).behind_bytes == 0
+
+
+def test_what_another_archive_let_retention_remove_is_a_warning_with_its_count(log_path, caplog):
+    """The cursor `archive` is the log's: it knows one archive."""
+    one, other = SimulatedStore(), SimulatedStore()
+    grown(log_path, 300)
+    archived(log_path, one)
+    grown(log_path, 500)
+    archived(log_path, other)
+    prune(log_path, Storage(), Retention(max_slabs=1))
+    grown(log_path, 10)
+    caplog.clear()
+    archived(log_path, one)
+    (line,) = [each for each in caplog.messages if "not archived" in each]
+    restore(URL, f"{log_path}.back", client=one)
+    with aolog.Reader(f"{log_path}.back") as reader:
+        list(reader)
+        (gap,) = reader.gaps
+    assert gap.records_lost > 0
+    assert f"{gap.begin} to {gap.end} (pruned): {gap.records_lost} records" in line
+    caplog.clear()
+    archived(log_path, one)
+    assert "not archived" not in caplog.text, "once"
 
 
 def test_a_kill_at_every_request_loses_nothing_and_nothing_is_sent_twice(tmp_path, log_path):
@@ -382,21 +407,11 @@ def test_a_hold_stops_a_retention_that_has_begun(log_path, store):
     """The hold comes between the archiver's look and its commit."""
     grown(log_path, 500)
     before = archived(log_path, store)
-    send, sent = store.send, []
-
-    def holds_first(request):
-        if isinstance(request, Put) and request.name == MANIFEST and not sent:
-            sent.append(request)
-            store.send = send
-            hold(URL, client=store)
-        return send(request)
-
     with Archiver(log_path, URL, client=store, keep=Keep(max_bytes=1)) as archiver:
         archiver.begin()
-        store.send = holds_first
+        before_the_commit(store, partial(hold, URL, client=store))
         assert archiver.round().slabs == before.slabs
     assert manifest_of(store).held
-    assert sent
 
 
 def test_a_hold_needs_an_archive(store):

@@ -19,15 +19,18 @@ import pytest
 
 import aolog
 from aolog.errors import PermissionDenied, StorageFailed, UsageError
-from aolog.log.manifest import Transaction
+from aolog.format.root_manifest import Transaction
 from aolog.maintenance.archive import archiver as archiver_module
+from aolog.maintenance.archive import replacing
 from aolog.maintenance.archive.archiver import Archiver
+from aolog.maintenance.archive.compaction import compact
 from aolog.publish import objects
 from aolog.publish.pending import PendingLog
 from tests.aolog.commands import answer, failure, well
 from tests.aolog.conftest import SOON_S
 from tests.aolog.maintenance.archive.stores import (
     BUCKET,
+    INSTALL,
     SECRET,
     STORES,
     Proxy,
@@ -47,10 +50,8 @@ pytestmark = pytest.mark.xdist_group("object stores")
 @pytest.fixture(scope="module", params=STORES)
 def proxy(request) -> Iterator[Proxy]:
     if request.param == "gofakes3" and program() is None:
-        assert not (request.config.getoption("--long") and "CI" in os.environ), (
-            ".ci/run installs it"
-        )
-        pytest.skip("gofakes3 is not installed")
+        assert "CI" not in os.environ, ".ci/run installs it"
+        pytest.skip(f"gofakes3, a second server, is not installed: {INSTALL}")
     with STORES[request.param]() as endpoint:
         make_bucket(endpoint)
         proxy = Proxy(endpoint)
@@ -67,7 +68,7 @@ def long(request) -> bool:
 def found_by_variables(proxy, monkeypatch):
     for name, value in environment(proxy.endpoint).items():
         monkeypatch.setenv(name, value)
-    for module in client_module, archiver_module:
+    for module in client_module, archiver_module, replacing:
         monkeypatch.setattr(module, "_WAIT_S_MIN", 0.001)
     monkeypatch.setattr(object_system, "REFRESH_S", 0.0)
     object_system.object_system.cache_clear()
@@ -91,9 +92,9 @@ def log(tmp_path) -> str:
     return path
 
 
-def archived(path: object, url: str) -> archiver_module.Archived:
+def archived(path: object, url: str, *, probe: bool = True) -> archiver_module.Archived:
     with Archiver(str(path), url) as archiver:
-        archiver.begin()
+        archiver.begin(probe=probe)
         return archiver.round()
 
 
@@ -116,6 +117,32 @@ def test_a_log_is_archived_read_and_restored_by_the_commands(log, url, tmp_path)
     assert failure("restore", url, tmp_path / "back")["code"] == "usage"
 
 
+def test_small_slabs_are_packed_and_every_record_stays(log, url, tmp_path):
+    wanted, slabs = list(aolog.Reader(log)), archived(log, url).slabs
+    assert answer("compact", url, "--dry-run")["packed"] == slabs
+    done = answer("compact", url, "--object-bytes", "1MiB")
+    assert (done["packs"], done["objects"], done["slabs"]) == (1, 1, slabs)
+    with aolog.Reader(url) as reader:
+        got = [reader.read()]
+        assert compact(url, grace_seconds=-1.0).deleted == slabs
+        assert [*got, *reader] == wanted
+    assert read(url) == wanted
+    assert answer("archive", log, url)["uploaded"] == 0
+    well("restore", url, tmp_path / "back")
+    assert list(aolog.Reader(tmp_path / "back")) == wanted
+
+
+def test_faults_at_half_of_the_requests_of_a_compaction_change_nothing(log, url, proxy):
+    wanted = list(aolog.Reader(log))
+    archived(log, url)
+    proxy.seen.clear()
+    proxy.rule = lambda n, *_: FAULTS[n // 2 % len(FAULTS)] if n % 2 else None
+    assert compact(url, object_bytes=1 << 20, probe=False).packs == 1
+    assert compact(url, grace_seconds=-1.0, probe=False).deleted > 2
+    proxy.rule = lambda *_: None
+    assert read(url) == wanted
+
+
 def test_a_copy_that_a_tool_made_is_read_too(log, url):
     client = client_module.Client(url)
     for slab in sorted(Path(log).glob("*.slab")):
@@ -123,20 +150,19 @@ def test_a_copy_that_a_tool_made_is_read_too(log, url):
     assert read(url) == list(aolog.Reader(log))
 
 
-FAULTS = ("drop", "lose", 500, 503, 429, "cut")
+FAULTS = ("drop", "lose", 500, 503, 429, "cut", 0.1)
 
 
 def test_a_fault_at_every_request_of_an_archive_changes_nothing(log, url, tmp_path, proxy, long):
-    """One kind of fault at each request; in the small budget at each after the probe."""
-    archived(shutil.copytree(log, tmp_path / "whole"), url)
+    """One kind of fault at each request; in the small budget without those of the probe."""
+    archived(shutil.copytree(log, tmp_path / "whole"), url, probe=long)
     wanted = list(aolog.Reader(log))
-    probe = 1 + max(i for i, (_, path) in enumerate(proxy.seen) if "/probe/" in path)
-    for number in range(1 if long else probe + 1, len(proxy.seen) + 1):
+    for number in range(1, len(proxy.seen) + 1):
         fault = FAULTS[number % len(FAULTS)]
         path = shutil.copytree(log, tmp_path / f"{number}")
         proxy.seen.clear()
         proxy.rule = lambda n, *_, number=number, fault=fault: fault if n == number else None
-        assert archived(path, f"{url}-{number}").behind_bytes == 0, fault
+        assert archived(path, f"{url}-{number}", probe=long).behind_bytes == 0, fault
         proxy.rule = lambda *_: None
         assert read(f"{url}-{number}") == wanted
 
@@ -156,7 +182,7 @@ def test_a_fault_at_every_request_of_a_sink_changes_nothing(url, tmp_path, proxy
         assert not objects.commit(url, job, sent, transaction=Transaction("q", number)).repeated
         committed += 1
         proxy.rule = lambda *_: None
-        assert [record.value for record in read(url)] == [b"%d" % n for n in range(1, number + 1)]
+    assert [record.value for record in read(url)] == [b"%d" % n for n in range(1, committed + 1)]
     assert objects.commit(url, job, sent, transaction=Transaction("q", committed)).slabs == 1
     assert len(read(url)) == committed
 
@@ -193,6 +219,11 @@ EXPIRED = f"<Error><Code>ExpiredToken</Code><Message>AKIAEXAMPLE {SECRET}</Messa
             "403 AccessDenied",
         ),
         ((401, ""), PermissionDenied, "401"),
+        (
+            (403, EXPIRED.replace("ExpiredToken", "RequestTimeTooSkewed")),
+            PermissionDenied,
+            "403 RequestTimeTooSkewed.*this host's clock",
+        ),
         ((400, EXPIRED), StorageFailed, "400 ExpiredToken"),
     ],
 )

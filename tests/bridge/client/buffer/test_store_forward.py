@@ -13,10 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from aolog import Retention
+from aolog import Reader, Retention
 from aolog.errors import StorageFull
+from aolog.format.native.inlet import PythonInlet
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
+from aolog.write.writer import Writer
 from bridge.client.buffer.backlog import Backlog
 from bridge.client.buffer.provider import Message, NotDelivered
 from bridge.client.buffer.settings import Mode, Settings
@@ -273,8 +275,6 @@ class Sending(RuleBasedStateMachine):
 
 def values_in_log(system: SimulatedSystem) -> list[bytes]:
     """All that a new process finds in the log, read without a cursor."""
-    from aolog import Reader
-
     with Reader("/log", storage=Storage(system.snapshot())) as reader:
         return [record.value or b"" for record in reader]
 
@@ -368,6 +368,36 @@ def test_a_batch_is_not_delivered_again_if_a_full_disk_took_a_part_of_it_meanwhi
         core.turn()
     assert [message.value for message in slow.messages] == [*values, b"next"]
     backlog.close()
+
+
+@pytest.mark.parametrize("room", [0, 5_000, 20_000, 300_000, 900_000])
+@pytest.mark.parametrize("close", [False, True], ids=["recover", "close"])
+def test_a_recovery_that_a_full_disk_stopped_goes_on_with_the_rest(
+    monkeypatch: pytest.MonkeyPatch, room: int, *, close: bool
+) -> None:
+    system = SimulatedSystem()
+    backlog = Backlog("/log", storage=Storage(system))
+    values = [b"%d" % number + bytes(100_000) for number in range(10)]
+    for value in values:
+        backlog.append(Message("t", value, b"k"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "append", PythonInlet.append)  # the compiled one takes it at once
+        patched.setattr(Writer, "_put", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            backlog.append(Message("t", b"refused", b"k"))
+    system.capacity = system.used() + room
+    with pytest.raises(StorageFull):
+        backlog.recover()
+    system.capacity = None
+    if not close:
+        backlog.recover()
+    backlog.close()
+    with Reader("/log", storage=Storage(system)) as reader:
+        assert list(dict.fromkeys(reader.values())) == values  # some twice
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_messages_delivered_before_retention_removed_them_are_not_counted_as_lost() -> None:

@@ -10,9 +10,10 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from aolog.record import Position
+from bridge.config.run_options import Poison
 from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
 from bridge.deliver.at_least_once.lanes import NARROWING, Lane, Mark
-from bridge.deliver.position import Poison, Position
 from bridge.deliver.verdicts import Fate, Judge, Verdict
 from bridge.kafka.lane import LaneKey, Refusal
 

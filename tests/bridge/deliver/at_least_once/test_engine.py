@@ -9,7 +9,7 @@ import pytest
 
 from bridge.deliver.at_least_once import engine as engine_module
 from bridge.deliver.at_least_once.engine import Engine, State
-from bridge.deliver.at_least_once.lanes import HELD_SHARE_MAX
+from bridge.deliver.at_least_once.lanes import HELD_SHARE_MAX, RECORD_BYTES
 from bridge.deliver.verdicts import Fate
 from tests.bridge.deliver.at_least_once.engines import (
     A,
@@ -163,32 +163,34 @@ def test_records_of_held_lanes_are_counted_apart_and_bounded_by_closing_the_conn
 
 def test_bytes_in_flight_are_bounded_whether_their_lanes_are_held_or_flow() -> None:
     """The bound was doubled for lanes that are held, and the client's queue was smaller than either."""
-    e, most = opened(bytes_max=1_000), 0
-    e.window.bytes = 1_000
-    for number in range(10, 200):
-        if number == 60:
-            e.tick(2.0)  # lane A is held
-        if not e.wants_batch:
-            break
-        assert e.batch_bytes <= 250
-        lane = A if number % 5 == 0 else B
-        read(e, number + 1, {lane: [number]}, size=100, now_s=2.0 * (number >= 60))
-        most = max(most, e.lanes.bytes)
-    assert 750 < most <= 1_000
+    e, most, size = opened(bytes_max=10_000), [], 1_000 - RECORD_BYTES
+    e.window.bytes = 10_000
+    for now_s in (1.9, 2.0):
+        e.tick(now_s)  # lane A is held the second time
+        first = 10 + 10 * len(most)
+        for number in range(first, first + 10):
+            if not e.wants_batch:
+                break
+            assert e.batch_bytes <= 2_500
+            is_early = number < 13
+            lane = A if is_early else B
+            read(e, number + 1, {lane: [number]}, size=size, now_s=0.0 if is_early else now_s)
+        most.append(e.lanes.memory_bytes)
+    assert most == [6_000, 8_000]
 
 
 def test_held_lanes_close_the_connection_when_they_have_half_of_the_bytes_in_flight() -> None:
-    e = opened(bytes_max=1_000)
-    e.window.bytes = 1_000
-    read(e, 20, {A: [10]}, size=500)
+    e = opened(bytes_max=2_000)
+    e.window.bytes = 2_000
+    read(e, 20, {A: [10]}, size=1_000 - RECORD_BYTES)
     read(e, 40, {B: [30]}, size=10, now_s=1.9)
     e.tick(2.0)
     assert e.lanes[A].held
     e.tick(2.1)
     assert e.state is State.SENDING  # no more than half
-    other = opened(bytes_max=1_000)
-    other.window.bytes = 1_000
-    read(other, 20, {A: [10]}, size=501)
+    other = opened(bytes_max=2_000)
+    other.window.bytes = 2_000
+    read(other, 20, {A: [10]}, size=1_001 - RECORD_BYTES)
     read(other, 40, {B: [30]}, size=10, now_s=1.9)
     other.tick(2.0)
     assert other.state is State.BACKING_OFF

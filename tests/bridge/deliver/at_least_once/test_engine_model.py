@@ -20,10 +20,11 @@ from hypothesis.stateful import (
     rule,
 )
 
+from aolog.record import Position
+from bridge.config.run_options import Poison
 from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.position import Poison, Position
 from bridge.deliver.verdicts import Judge
 from bridge.kafka.lane import LaneKey, Refusal
 from tests.bridge.deliver.at_least_once.engines import Outgoing, Partition, Request
@@ -126,7 +127,7 @@ class Bridge(RuleBasedStateMachine):
         self.judge.passed(self.engine.position.address)
 
     def is_standing(self, lane: LaneKey) -> bool:
-        return lane in self.engine.standing
+        return lane in self.engine.lanes.standing
 
     def set_aside(self) -> None:
         what = self.random.random()
@@ -362,7 +363,7 @@ class Bridge(RuleBasedStateMachine):
                 break
         assert wanted <= self.arrived(), sorted(wanted - self.arrived())
         if self.policy == "stop":
-            assert set(self.engine.standing) == stopped
+            assert set(self.engine.lanes.standing) == stopped
             assert self.engine.position.address == min(poison, default=10 * len(self.log))
         else:
             assert set(self.dead) == poison

@@ -18,6 +18,7 @@ from aolog.read.batch import Batch
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
 from bridge.config.routing import Routing, Rule
+from bridge.config.run_options import Poison
 from bridge.deliver import committer
 from bridge.deliver.at_least_once import deduplicate, driver, engine, topics
 from bridge.deliver.at_least_once.driver import AtLeastOnce
@@ -26,7 +27,7 @@ from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.log_source import LogSource
-from bridge.deliver.position import Aside, Poison
+from bridge.deliver.verdicts import Aside
 from bridge.deliver.waits import Waits
 from tests.bridge.deliver.at_least_once.kafka_model import BAD, Client, Kafka, Message
 

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ import pytest
 
 import aolog
 from aolog import Reader, Writer
+from bridge.config.load import load
 from bridge.deliver.checkpoints import checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
+from bridge.supervise.supervisor import Supervisor
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import (
     BUDGETS,
@@ -37,7 +40,7 @@ from tests.bridge.forwarders import WAITS, Forward
 from tests.bridge.logs import append, bounded, cursor_of, fill, gone, notes_of, records_of
 from tests.bridge.processes import Process, Start
 from tests.kafka.plugin import TopicFactory
-from tests.waiting import SOON_S
+from tests.waiting import SOON_S, in_thread, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -58,6 +61,28 @@ def error_of(process: Process) -> dict[str, object]:
 def cursor_records(kafka: KafkaServer, log: Path, topic: str = CURSORS) -> list[CursorRecord]:
     key = name_of(log).key
     return [decode_cursor(m.value()) for m in raw_committed(kafka, topic) if m.key() == key]
+
+
+def test_a_cluster_is_proved_before_there_is_a_log_and_stays_live(
+    kafka: KafkaServer, topic: TopicFactory, tmp_path: Path
+) -> None:
+    root, cursors = tmp_path / "root", topic(config={"cleanup.policy": "compact"})
+    root.mkdir()
+    for restarts in range(1, 3):
+        supervisor = Supervisor(
+            load(None, {
+                "root": str(root), "topic": "events", "delivery": "exactly_once",
+                "clusters.bootstrap_servers": kafka.bootstrap_servers, "cursor_topic": cursors,
+            }),
+            waits=WAITS,
+        )  # fmt: skip  # one call
+        running = in_thread(supervisor.run)
+        wait_until(lambda: len(raw_committed(kafka, cursors)) >= restarts)  # noqa: B023 -- ends here
+        wait_until(lambda: "aolog-bridge-proof" not in {t.name for t in threading.enumerate()})
+        assert supervisor.overview().state == "live"
+        supervisor.stop()
+        running.result()
+    assert len({m.key() for m in raw_committed(kafka, cursors)}) == 1
 
 
 # --- the promise ----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from aolog import Reader, Writer
 from aolog.storage.storage import Storage
+from bridge.config.load import load
 from bridge.deliver.checkpoints import Checkpoint, Checkpoints
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.errors import NotIsolated, WrongSetting
@@ -22,11 +23,13 @@ from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.ownership import Ownership
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.stamp import unpack_stamp
+from bridge.supervise.supervisor import Supervisor
 from tests.bridge.against_kafka import CURSORS, EXACTLY
 from tests.bridge.brokers import assert_arrived, consume
-from tests.bridge.forwarders import Forward, forwarder
+from tests.bridge.forwarders import WAITS, Forward, forwarder
 from tests.bridge.logs import append, fill, records_of
 from tests.bridge.processes import Start
+from tests.waiting import in_thread, wait_until
 
 
 @pytest.fixture
@@ -54,6 +57,56 @@ def test_a_cluster_that_shows_aborted_records_is_refused_before_anything_of_the_
     assert consume(broker.bootstrap_servers) == []
     forward(delivery="at_least_once", drain=True).end()  # as its words say
     assert_arrived(records_of(log), consume(broker.bootstrap_servers))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["by its name", "by the proof"])
+def test_an_unfit_cluster_is_named_before_there_is_a_log(
+    broker: EmbeddedBroker, tmp_path: Path, request: pytest.FixtureRequest, known: bool
+) -> None:
+    if not known:
+        request.getfixturevalue("compacted")
+    root = tmp_path / "root"
+    root.mkdir()
+    supervisor = Supervisor(
+        load(None, {
+            "root": str(root), "topic": "events", "delivery": "exactly_once", "rescan_seconds": 0.2,
+            "clusters.bootstrap_servers": broker.bootstrap_servers,
+        }),
+        waits=WAITS,
+    )  # fmt: skip  # one call
+    running = in_thread(supervisor.run)
+    said = "the embedded broker" if known else "a record that was aborted"
+    wait_until(lambda: said in (supervisor.overview().error or ""))
+    assert supervisor.overview().state == "blocked"
+    fill(root / "a", 1)  # its own delivery meets the same
+    wait_until(lambda: supervisor.overview().standing == 1)
+    assert (supervisor.overview().error or "").startswith("a: ")
+    supervisor.stop()
+    running.result()
+
+
+def test_a_proof_that_fails_in_an_unknown_way_is_said_and_made_again(
+    broker: EmbeddedBroker, tmp_path: Path, compacted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("an odd cluster")
+
+    (tmp_path / "root").mkdir()
+    supervisor = Supervisor(
+        load(None, {
+            "root": str(tmp_path / "root"), "topic": "events", "delivery": "exactly_once",
+            "clusters.bootstrap_servers": broker.bootstrap_servers,
+        }),
+        waits=WAITS,
+    )  # fmt: skip  # one call
+    with monkeypatch.context() as patched:
+        patched.setattr(Ownership, "prove", failing)
+        running = in_thread(supervisor.run)
+        wait_until(lambda: "an odd cluster" in (supervisor.overview().error or ""))
+        assert supervisor.overview().state == "blocked"
+    wait_until(lambda: "a record that was aborted" in (supervisor.overview().error or ""))
+    supervisor.stop()
+    running.result()
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from hypothesis.stateful import (
     rule,
 )
 
+from aolog.record import Position
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.exactly_once import engine as module
 from bridge.deliver.exactly_once.engine import State, Transactions
-from bridge.deliver.position import Position
 from bridge.kafka.cursor_record import CursorName, CursorRecord, decode_cursor, encode_cursor
 
 NOW = 0.0

@@ -1,4 +1,4 @@
-"""How long a listing of a directory counts as its present content.
+"""How long a listing of a directory counts. Pure.
 
 A directory's time changes with its entries. But the same time proves nothing where it stands still: tools
 put it back, some file systems keep whole seconds (ext3, ext4 with small inodes, HFS+), have no times
@@ -12,7 +12,7 @@ from typing import NamedTuple
 # Times of change have the resolution of a clock tick: a look within this time after a change may have
 # missed another change in the same tick.
 _TICK_NS = 50_000_000
-_TRUSTED_S = 5.0  # only after a crash does a slab follow one that is not sealed
+_TRUSTED_S = 5.0  # where only a crash makes a new entry
 # A listing takes a microsecond or two for each name: at most a few thousandths of the time.
 _TRUSTED_S_PER_NAME = 0.0005
 
@@ -42,8 +42,8 @@ class Listing(NamedTuple):
 
     def is_old(self, now_s: float, *, has_ended: bool) -> bool:
         """Whether the directory has to be listed again although its time is the same. has_ended: whether
-        the log's last slab is sealed. Then another one probably follows, otherwise only after a crash of
-        the writer."""
+        the entry that came last is finished. Then another one probably follows, otherwise only after a
+        crash of its writer."""
         trusted_s = self.names * _TRUSTED_S_PER_NAME
         if not has_ended and not is_coarse(self.changed_ns):
             trusted_s = max(trusted_s, _TRUSTED_S)

@@ -3,16 +3,11 @@
 A forked child inherits its parent's descriptors, buffers and locks. Before any code of the child runs,
 each open object there drops them.
 
-The interpreter ends in steps. It waits for threads; it calls the exit handlers, the last registered one
-first; it deletes all objects, and daemon threads stop for ever. Records come in each step: from
-`logging.shutdown`, which is an exit handler, from handlers that were registered before the one here (one
-that is registered during exit is never called), and from finalizers. A file of Python's takes them all,
-because it is flushed when it is deleted.
-
-So exit does not close a writer, it *settles* it: everything is sealed and durable, as after `close`, its
-threads have ended, and each record that comes later is flushed at once. `Writer.__del__` closes it. A
-writer that is never deleted, because a daemon thread or a logger refers to it, leaves such records
-unsealed; the next writer finds them. Readers hold nothing that could be lost, and stay as they are.
+At exit the interpreter waits for threads, calls the exit handlers, the last registered one first, and deletes all
+objects; records come in each of these steps. A file of Python's takes them all. So exit does not close a writer,
+it *settles* it: everything is sealed and durable, as after `close`, its threads have ended, and each record that
+comes later is flushed at once. `Writer.__del__` closes it. A writer that is never deleted, because a daemon thread
+or a logger refers to it, leaves such records unsealed; the next writer finds them. Readers stay as they are.
 """
 
 from __future__ import annotations
@@ -46,7 +41,7 @@ _Living = TypeVar("_Living", bound=Living)
 
 
 class _Entry(NamedTuple):
-    """What is called with an open object. Not bound methods: those would keep it alive."""
+    """The arguments of `opened`. Not bound methods: those would keep the object alive."""
 
     system: System
     after_fork_in_child: Callable[[Any], None]
@@ -75,8 +70,7 @@ def closed(living: Living) -> None:
 def died(living: Living) -> None:
     """Simulates the death of the process that opened it: as in a forked child, nothing is flushed or
     closed. Does nothing if it was closed."""
-    entry = _open.pop(living, None)
-    if entry is not None:
+    if (entry := _open.pop(living, None)) is not None:
         entry.after_fork_in_child(living)
 
 
@@ -103,24 +97,24 @@ def settle(living: Living) -> None:
 
 def close_quietly(living: Living) -> None:
     """Closes an object that its owner dropped. Logs any exception instead of raising it."""
-    _quietly(living.path, living.close)
+    _quietly(living, living.close)
 
 
-def _quietly(path: str, close: Callable[[], None]) -> None:
+def _quietly(living: Living, close: Callable[[], None]) -> None:
     """Logs an interrupt (KeyboardInterrupt) too: no caller is left who could handle it, and at exit
     other logs are closed after this one."""
     try:
         close()
+    except AologError as error:
+        fault("%s was not closed: %s", living.path, error)
     except BaseException as error:  # noqa: BLE001 -- as said
-        is_ours = isinstance(error, AologError)
-        reason = error if is_ours else repr(error)
-        fault("%s was not closed: %s", path, reason, trace=None if is_ours else error)
+        fault("%s was not closed: %r", living.path, error, trace=error)
 
 
 def _at_exit() -> None:
     with ExitStack() as last:  # which goes on even if a handler of logging raises
         for living in list(_open):
-            last.callback(_quietly, living.path, partial(settle, living))
+            last.callback(_quietly, living, partial(settle, living))
 
 
 os.register_at_fork(after_in_child=abandon)

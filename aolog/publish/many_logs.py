@@ -1,8 +1,4 @@
-"""Publications seen from a log: completing one that was killed, and a consistent view of many logs.
-
-A job publishes slabs in many logs with one rename of the manifest (manifest.py). Their own names come
-afterwards.
-"""
+"""A consistent view of many logs: all of each publication, or nothing of it (FORMAT.md, *Manifest*)."""
 
 from __future__ import annotations
 
@@ -12,30 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aolog.log.lock import lock_directory
 from aolog.log.log_tree import is_log
-from aolog.log.manifest import manifest_content, sync_roots
-from aolog.log.names import slab_name
+from aolog.log.manifest import manifest_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aolog.log.directory import Log
     from aolog.storage.storage import Storage
 
 _T = TypeVar("_T")
 _LOOKS = 5  # without success, before publications have to wait
-
-
-def roll_forward(log: Log) -> None:
-    """Renames published slabs from their pending names; durable on return. The caller holds the
-    writer's lock. Idempotent; the process may be killed at any point. The manifest lists them until
-    the next publication. Raises StorageError."""
-    storage = log.storage
-    # First, so that a power cut cannot undo the publication in the other logs.
-    sync_roots(log.path, log.published.values(), storage)
-    for base, name in sorted(log.published.items()):
-        storage.rename(log.directory / name, log.directory / slab_name(base))
-    storage.sync_directory(log.directory)
-    log.refresh(force=True)
 
 
 def steadily(roots: Iterable[str], look: Callable[[], _T], storage: Storage) -> _T:

@@ -1,0 +1,62 @@
+"""`_produce.c`, the compiled half of queueing.py and arrivals.py, as a plugin of librdkafka.
+
+It gets a client's handle as every plugin does: the client's settings name it, and the thread that makes the client
+asks for what it noted meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+from functools import cache
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException, Producer
+
+from aolog.format.native.speed import backend
+from bridge.kafka.client import made
+
+_log = logging.getLogger("bridge.kafka")
+_PLUGINS = "plugin.library.paths"
+_FUNCTIONS = (
+    "rd_kafka_producev", "rd_kafka_topic_new", "rd_kafka_topic_destroy",
+    "rd_kafka_conf_interceptor_add_on_new", "rd_kafka_topic_name",
+    "rd_kafka_interceptor_add_on_acknowledgement", "rd_kafka_conf_interceptor_add_on_conf_destroy",
+    "rd_kafka_message_timestamp", "rd_kafka_message_headers", "rd_kafka_interceptor_add_on_consume",
+    "rd_kafka_message_errstr", "rd_kafka_message_destroy", "rd_kafka_header_get_all", "rd_kafka_headers_copy",
+    "rd_kafka_headers_destroy", "rd_kafka_queue_get_consumer", "rd_kafka_consume_batch_queue", "rd_kafka_queue_destroy",
+    "rd_kafka_headers_new", "rd_kafka_header_add",
+)  # fmt: skip  # in the order in which the compiled half takes them
+NOTHING, FAILURES, ARRIVALS = range(3)  # what is to be collected
+
+
+class Plugin(NamedTuple):
+    """half: the compiled module. path: its file, for librdkafka."""
+
+    half: Any
+    path: str
+
+    def begin(self, settings: dict[str, Any], collected: int = NOTHING) -> dict[str, Any]:
+        """This thread makes a client next, with the settings that this returns."""
+        self.half.begin(collected)
+        others = settings.get(_PLUGINS)
+        return {**settings, _PLUGINS: f"{self.path};{others}" if others else self.path}
+
+
+@cache
+def plugin() -> Plugin | None:
+    """None if it could not be compiled, or the client does not take it."""
+    if backend != "compiled":
+        return None
+    try:
+        half: Any = importlib.import_module("bridge.kafka._produce")  # may be missing
+        client = ctypes.CDLL(importlib.import_module("confluent_kafka.cimpl").__file__)
+        addresses = (ctypes.cast(getattr(client, name), ctypes.c_void_p) for name in _FUNCTIONS)
+        half.bind(*(address.value for address in addresses))
+        found = Plugin(half, str(half.__file__))
+        made(Producer, found.begin({"log_level": 0}))
+        return found if half.queue() is not None else None
+    except (ImportError, OSError, AttributeError, KafkaException) as error:
+        _log.debug("records are queued and taken by one call each: %s", error)
+        return None

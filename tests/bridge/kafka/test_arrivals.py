@@ -1,0 +1,170 @@
+"""Messages that a consumer takes as columns: the same as the client's objects of them say."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+import aolog
+from aolog.format.slab import NO_TIMESTAMP
+from bridge.kafka import arrivals
+from bridge.kafka.arrivals import numbered_headers
+from bridge.kafka.consumed import LeftOut
+from bridge.kafka.fetcher import Fetcher
+from bridge.kafka.runs import Run, runs_of
+
+if TYPE_CHECKING:
+    from bridge.kafka.catalog import Place
+    from bridge.kafka.embedded import EmbeddedBroker
+
+IS_COMPILED = aolog.backend == "compiled" and find_spec("bridge.kafka._produce") is not None
+compiled_only = pytest.mark.skipif(not IS_COMPILED, reason="the compiled half was not built")
+SOON_S, RUN_RECORDS = 10.0, 3
+
+
+def produce(broker: EmbeddedBroker, rows: list[dict[str, Any]]) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for topic in {row["topic"] for row in rows}:
+        broker.create_topic(topic, 2)
+    for row in rows:
+        producer.produce(**row)
+    producer.flush()
+
+
+def taken(
+    fetcher: Fetcher, count: int, size: int = 15, run_records: int | None = RUN_RECORDS
+) -> list[Run]:
+    """The runs of so many messages, in steps of this size."""
+    runs: list[Run] = []
+    until_s = time.monotonic() + SOON_S
+    while sum(len(run.offsets) for run in runs) < count:
+        assert time.monotonic() < until_s
+        found = fetcher.fetch(size, 0.2, run_records)
+        assert found.away is None
+        assert not (found.messages and found.runs)
+        runs += found.runs or runs_of(found.messages, RUN_RECORDS)
+    return runs
+
+
+def rows_of(runs: list[Run]) -> dict[Place, list[tuple[Any, ...]]]:
+    """The messages of each partition, in order."""
+    rows: dict[Place, list[tuple[Any, ...]]] = {}
+    for run in runs:
+        assert len(run.offsets) <= RUN_RECORDS
+        columns = ([None] * len(run.offsets) if column is None else column for column in run[1:])
+        rows.setdefault(run.place, []).extend(zip(*columns, strict=True))
+    return rows
+
+
+PLACES = [("t", 0), ("t", 1), ("u", 1)]
+
+
+def row(i: int, **more: Any) -> dict[str, Any]:
+    topic, partition = PLACES[i % 3]
+    return {"topic": topic, "partition": partition, "value": b"%d" % i, "timestamp": 7 + i, **more}
+
+
+@compiled_only
+@pytest.mark.parametrize("size", [1, 15])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {}, {"key": b"k"}, {"key": b""}, {"value": None}, {"value": b""},
+        {"headers": [("h", b"1"), ("i", None), ("ä", b"")]}, {"headers": []}, {"timestamp": 2**62},
+    ],
+)  # fmt: skip  # a list
+def test_columns_are_what_the_client_s_messages_say(
+    embedded_broker: EmbeddedBroker, more: dict[str, Any], size: int
+) -> None:
+    produce(embedded_broker, [row(i, **(more if i > 20 else {})) for i in range(39)])
+    found: list[dict[Place, list[tuple[Any, ...]]]] = []
+    for records in (None, RUN_RECORDS):
+        fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
+        fetcher.assign(dict.fromkeys(PLACES, 0))
+        found.append(rows_of(taken(fetcher, 39, size, records)))
+        fetcher.close()
+    assert found[0] == found[1]
+    assert Counter(map(len, found[0].values())) == {13: 3}
+
+
+@compiled_only
+def test_a_time_that_cannot_be_kept_is_left_out(embedded_broker: EmbeddedBroker) -> None:
+    produce(embedded_broker, [row(0), row(0, timestamp=2**62)])
+    fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
+    fetcher.assign({("t", 0): 0})
+    (run,) = taken(fetcher, 2)
+    assert run.timestamps_us == [7_000, NO_TIMESTAMP]
+    assert run.left_out == [None, LeftOut(0, 2**62)]
+    fetcher.close()
+
+
+def by_columns(broker: EmbeddedBroker, rows: int) -> Fetcher:
+    """A fetcher of a partition with so many messages."""
+    produce(broker, [row(0, value=b"%d" % i) for i in range(rows)])
+    return Fetcher(broker.bootstrap_servers, {})
+
+
+@pytest.mark.parametrize("how", ["compiled", "python"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_partition_that_is_removed_and_added_again_goes_on_where_it_is_to(
+    how: str, times: int, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client stops it in the background. What it fetched before is not given any more."""
+    if how == "python":
+        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+    fetcher = by_columns(embedded_broker, 1_000)
+    fetcher.assign({("t", 0): 0})
+    assert rows_of(taken(fetcher, 10, 10))["t", 0][0][0] == 0
+    for begin in range(500, 500 + 100 * times, 100):
+        fetcher.unassign([("t", 0)])
+        fetcher.assign({("t", 0): begin})
+    offsets = [offset for offset, *_ in rows_of(taken(fetcher, 200))["t", 0]]
+    assert offsets == list(range(begin, begin + len(offsets)))
+    fetcher.close()
+
+
+@pytest.mark.parametrize("how", ["compiled", "python"])
+def test_the_end_and_an_offset_that_is_gone_are_reported(
+    how: str, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "python":
+        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+    fetcher = by_columns(embedded_broker, 5)
+    fetcher.assign({("t", 0): 0, ("t", 1): 7})
+    until_s = time.monotonic() + SOON_S
+    ends: dict[Place, int] = {}
+    gone: list[Place] = []
+    while not (ends and gone):
+        assert time.monotonic() < until_s
+        found = fetcher.fetch(100, 0.2, RUN_RECORDS)
+        ends |= found.ends
+        gone += found.out_of_range
+    assert (ends, gone) == ({("t", 0): 5}, [("t", 1)])
+    fetcher.close()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_consumer_goes_while_messages_wait(
+    embedded_broker: EmbeddedBroker, *, is_closed: bool
+) -> None:
+    fetcher = by_columns(embedded_broker, 1_000)
+    fetcher.assign({("t", 0): 0})
+    taken(fetcher, 10, 10)
+    if is_closed:
+        fetcher.close()
+    del fetcher
+
+
+@pytest.mark.parametrize("how", ["compiled", "python"])
+@pytest.mark.parametrize("prefix", [b"", b"100%/", b"p" * 300])
+def test_headers_are_numbered(how: str, prefix: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "python":
+        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+    numbers = [0, 7, 10, 2**63 - 1]
+    expected = [(("n", prefix + b"%d" % number),) for number in numbers]
+    assert numbered_headers("n", prefix, numbers) == expected
