@@ -15,6 +15,7 @@ from tests.aolog.conftest import flip
 from tests.bridge.logs import fill
 
 FRAME_BYTES = 70 << 10  # a batch ends with a whole frame: 64 KiB of values by default, and heads
+STRETCH_BYTES = 528 << 10  # or with frames that are moved together at once
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
     tmp_path: Path, rates: dict[str, float], bytes_max: int
 ) -> None:
     """But for the frame that comes whole: else all would be sent at once, and then long nothing."""
-    with Writer(tmp_path) as log:
+    with Writer(tmp_path, flush_seconds=60) as log:  # however slow the machine is, frames are full
         for _ in range(9_000):
             log.append(bytes(1024))
     source = LogSource(
@@ -39,7 +40,8 @@ def test_a_slow_pace_reads_no_more_at_once_than_may_be_sent_in_a_second(
     while (batch := source.read_batch(0.0)) is not None:
         sizes.append(sum(frame.size for frame in batch.frames))
     source.close()
-    assert bytes_max - 2 * FRAME_BYTES <= max(sizes) <= bytes_max
+    whole = STRETCH_BYTES if bytes_max > STRETCH_BYTES else 2 * FRAME_BYTES
+    assert bytes_max - whole <= max(sizes) <= bytes_max
 
 
 @pytest.mark.parametrize("cursor", ["bridge", "buffer"])
