@@ -187,6 +187,8 @@ class TransactionalProducer:
             return
         call, self._call = self._call, None
         outcome = call.result()
+        if isinstance(outcome, Committed):
+            self.connection.acknowledged()
         if outcome is not None:
             self._unanswered = isinstance(outcome, Pending | Broke)
             yield self._with_its_reason(outcome)
