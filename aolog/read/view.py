@@ -260,6 +260,7 @@ class ReaderView:
         if reading is not None and same and not reading.is_read:
             return reading
         self._end_rows()
+        self._scan.most = GATHERED_BYTES  # the last batch may have been smaller
         frame = self._peek(end)
         if frame is not None:
             self.reading = FrameRecords(frame, rows, rows(frame))

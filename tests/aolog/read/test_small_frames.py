@@ -11,6 +11,7 @@ import pytest
 import aolog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from aolog.record import Record
@@ -115,6 +116,24 @@ def test_a_damaged_log_is_read_alike_whether_its_values_are_moved_or_copied(
     monkeypatch.setattr("aolog.storage.file.File.is_plain", False)
     assert [read(size) for size in sizes] == moved
     assert moved[0] == moved[1] == moved[2]
+
+
+@pytest.mark.parametrize("rows", [aolog.Reader.values, aolog.Reader.__iter__])
+def test_a_small_batch_leaves_later_reads_as_large_as_they_were(tmp_path, rows) -> None:
+    """A frame at a time took 60 times as long. How much is read at a time, the batch after it shows."""
+    with aolog.Writer(tmp_path / "log", sync="never", flush_records=1) as writer:
+        for _ in range(20_000):
+            writer.append(b"v" * 100)
+
+    def size_after(begin: Callable[[aolog.Reader], object]) -> int:
+        with aolog.Reader(tmp_path / "log") as reader:
+            begin(reader)
+            assert len(list(islice(rows(reader), 12_000))) == 12_000
+            batch = reader.read_batch()
+            assert batch is not None
+            return len(batch)
+
+    assert size_after(lambda reader: reader.read_batch(1)) == size_after(aolog.Reader.read)
 
 
 def test_an_iteration_up_to_an_address_ends_with_the_frame_in_which_it_is(log) -> None:
