@@ -245,15 +245,14 @@ add_message(Run *run, Py_ssize_t at, const Arrival *arrival, PyObject *left_out_
     if (is_kept)
         time_us = 1000 * time_ms;
     Py_ssize_t unnamed = 0;
-    PyObject *headers = pairs_of_headers(arrival->headers, &unnamed), *left_out = NULL;
+    PyObject **to = run->columns, *left_out;
+    if (!add_sparsely(&to[HEADERS], at, pairs_of_headers(arrival->headers, &unnamed)))
+        return 0;
     if (is_timed && !is_kept)
         left_out = PyObject_CallFunction(left_out_type, "nL", unnamed, (long long)time_ms);
     else
         left_out = unnamed > 0 ? PyObject_CallFunction(left_out_type, "n", unnamed) : Py_NewRef(Py_None);
-    PyObject **to = run->columns;
-    int ok = add_sparsely(&to[HEADERS], at, headers);
-    ok = add_sparsely(&to[LEFT_OUT], at, left_out) && ok;
-    return ok && add(to[OFFSETS], PyLong_FromLongLong(message->offset)) &&
+    return add_sparsely(&to[LEFT_OUT], at, left_out) && add(to[OFFSETS], PyLong_FromLongLong(message->offset)) &&
            add(to[TIMES_US], PyLong_FromLongLong(time_us)) &&
            add(to[VALUES], bytes_or_none(message->value, message->value_size)) &&
            add_sparsely(&to[KEYS], at, bytes_or_none(message->key, message->key_size));

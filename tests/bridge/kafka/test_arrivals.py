@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,8 @@ from aolog.format.slab import NO_TIMESTAMP
 from bridge.kafka import arrivals
 from bridge.kafka.arrivals import numbered_headers
 from bridge.kafka.consumed import LeftOut
-from bridge.kafka.fetcher import Fetcher
+from bridge.kafka.fetcher import Fetched, Fetcher
+from bridge.kafka.plugin import Plugin, plugin
 from bridge.kafka.runs import Run, runs_of
 
 if TYPE_CHECKING:
@@ -145,6 +147,39 @@ def test_the_end_and_an_offset_that_is_gone_are_reported(
         ends |= found.ends
         gone += found.out_of_range
     assert (ends, gone) == ({("t", 0): 5}, [("t", 1)])
+    fetcher.close()
+
+
+@compiled_only
+def test_a_lack_of_memory_is_reported_as_such(
+    embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever allocation fails: a function that gets other arguments, or an exception beside them, may crash."""
+    memory, compiled = pytest.importorskip("_testcapi"), plugin()
+    assert compiled is not None
+
+    def columns(*given: Any) -> Any:
+        memory.set_nomemory(failed, failed + 1)
+        try:
+            return compiled.half.columns(*given)
+        finally:
+            memory.remove_mem_hooks()
+
+    half = SimpleNamespace(**{**vars(compiled.half), "columns": columns})
+    monkeypatch.setattr(arrivals, "plugin", lambda: Plugin(half, compiled.path))
+    more = {"key": b"k", "headers": [("h", b"1" * 500)], "timestamp": 2**62}
+    produce(embedded_broker, [row(0, **more) for _ in range(100)])
+    fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
+    fetcher.assign({("t", 0): 0})
+    found = Fetched([], {}, [], None)
+    failed = 0
+    while not found.runs:
+        try:
+            found = fetcher.fetch(1, SOON_S, RUN_RECORDS)
+        except MemoryError:
+            failed += 1
+    assert failed > 10
+    assert found.runs[0].left_out == [LeftOut(0, 2**62)]
     fetcher.close()
 
 
