@@ -40,8 +40,9 @@ class Plugin(NamedTuple):
     def begin(self, settings: dict[str, Any], collected: int = NOTHING) -> dict[str, Any]:
         """This thread makes a client next, with the settings that this returns."""
         self.half.begin(collected)
-        others = settings.get(_PLUGINS)
-        return {**settings, _PLUGINS: f"{self.path};{others}" if others else self.path}
+        others = str(settings.get(_PLUGINS, "")).rstrip(";")
+        # Ours is the last: it takes further messages while it is called for one.
+        return {**settings, _PLUGINS: f"{others};{self.path}" if others else self.path}
 
 
 @cache

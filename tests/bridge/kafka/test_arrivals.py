@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -9,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, cimpl
 
 import aolog
 from aolog.format.slab import NO_TIMESTAMP
@@ -21,6 +24,8 @@ from bridge.kafka.plugin import Plugin, plugin
 from bridge.kafka.runs import Run, runs_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bridge.kafka.catalog import Place
     from bridge.kafka.embedded import EmbeddedBroker
 
@@ -180,6 +185,39 @@ def test_a_lack_of_memory_is_reported_as_such(
             failed += 1
     assert failed > 10
     assert found.runs[0].left_out == [LeftOut(0, 2**62)]
+    fetcher.close()
+
+
+OTHER_PLUGIN = """
+#include <stdint.h>
+struct message { int error; void *topic; int32_t partition; void *of[4]; int64_t offset; };
+int (*add_on_new)(void *, const char *, void *, void *), (*add_on_consume)(void *, const char *, void *, void *);
+int64_t seen[100], count;
+static int on_consume(void *rk, struct message *message, void *opaque) { return seen[count++] = message->offset, 0; }
+static int on_new(void *rk) { return add_on_consume(rk, "other", on_consume, 0); }
+int conf_init(void *conf) { return add_on_new(conf, "other", on_new, 0); }
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler")
+def test_another_plugin_hears_of_messages_in_order(
+    embedded_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.so"
+    build = ["gcc", "-xc", "-shared", "-fPIC", "-w", "-o", path, "-"]
+    subprocess.run(build, input=OTHER_PLUGIN, text=True, check=True)
+    client, other = ctypes.CDLL(cimpl.__file__), ctypes.CDLL(str(path))
+    for variable, name in (
+        ("add_on_new", "rd_kafka_conf_interceptor_add_on_new"),
+        ("add_on_consume", "rd_kafka_interceptor_add_on_consume"),
+    ):
+        address = ctypes.cast(client[name], ctypes.c_void_p)
+        ctypes.c_void_p.in_dll(other, variable).value = address.value
+    produce(embedded_broker, [row(0) for _ in range(100)])
+    fetcher = Fetcher(embedded_broker.bootstrap_servers, {"plugin.library.paths": str(path)})
+    fetcher.assign({("t", 0): 0})
+    taken(fetcher, 100)
+    assert list((ctypes.c_int64 * 100).in_dll(other, "seen")) == list(range(100))
     fetcher.close()
 
 
