@@ -92,7 +92,7 @@ class WriterOptions(NamedTuple):
         "When flushed records are synced and survive power loss: at an interval, at each flush, or "
         "never before the slab is sealed. Closing the log always syncs.")] = "interval"
     sync_seconds: Annotated[float, About("How safe", "seconds", 0, 0,
-        "Interval of syncs, while there is something to sync.")] = 1.0
+        "Interval of syncs, while there is something to sync; they come sooner if some MiB wait.")] = 1.0
     sync_records: Annotated[int | None, About("How safe", "records", 1, UNBOUNDED,
         "Number of records without a sync at which an append syncs before it returns.")] = None
 

@@ -272,7 +272,7 @@ class Writer(Inlet):
         self._cut_frame()
         self._tail.flush()
         if self._tail.durable < self._chain.end:
-            self._background.flushed()
+            self._background.flushed(self._tail.durable, self._chain.end)
         return self._chain.end
 
     # `sync` is Inlet's: it does so there, if no other call is under way, or calls this.

@@ -208,6 +208,15 @@ def test_a_disk_that_stalls_holds_up_no_flush(log_path: str) -> None:
         wait_until(lambda: writer.durable >= end)
 
 
+def test_much_is_synced_before_the_interval_ends(log_path: str) -> None:
+    """Otherwise the call that seals the slab would wait for all of it."""
+    hour = {"flush_seconds": 3600.0, "sync_seconds": 3600.0}
+    with aolog.Writer(log_path, **hour) as writer:
+        writer.append_many([bytes(1 << 20)] * 8)
+        end = writer.end
+        wait_until(lambda: writer.durable >= end)
+
+
 def test_what_a_call_flushed_is_synced_in_time(log_path: str) -> None:
     disk = StallingSystem()
     options = {"flush_seconds": None, "sync_seconds": 0.2, "storage": Storage(disk)}
