@@ -297,11 +297,13 @@ add_error(PyObject *errors, const Arrival *arrival)
                                      message->error, message_error(message)));
 }
 
-/* Adds what was taken to the runs and the errors. A run has at most `most` messages. */
+/* Adds what was taken to the runs and the errors. A run has at most `most` messages, and ends at `most_bytes`. */
 static int
-add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize_t most, PyObject *left_out_type)
+add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize_t most, size_t most_bytes,
+            PyObject *left_out_type)
 {
     Run run = {0};
+    size_t bytes = 0;
     int ok = 1;
     for (Py_ssize_t i = -1, size = 0; ok && i < arrivals->count; i++) {
         Arrival arrival = i < 0 ? arrivals->first : arrival_of(arrivals->following[i]);
@@ -310,12 +312,15 @@ add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize
             ok = add_error(errors, &arrival);
             continue;
         }
-        if (first != NULL && (size == most || message->topic != first->topic || message->partition != first->partition))
+        if (first != NULL && (size == most || bytes >= most_bytes || message->topic != first->topic ||
+                              message->partition != first->partition))
             ok = end_run(runs, &run, ok);
         if (ok && run.first.message == NULL) {
             ok = begin_run(&run, arrival);
             size = 0;
+            bytes = 0;
         }
+        bytes += message->value_size;
         ok = ok && add_message(&run, size++, &arrival, left_out_type);
     }
     return end_run(runs, &run, ok);
@@ -323,13 +328,13 @@ add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize
 
 /* (runs, errors) of what was taken since `want`. */
 static PyObject *
-take_arrivals(Arrivals *arrivals, Py_ssize_t most, PyObject *left_out_type)
+take_arrivals(Arrivals *arrivals, Py_ssize_t most, size_t most_bytes, PyObject *left_out_type)
 {
     PyObject *runs = PyList_New(0), *errors = PyList_New(0), *found = NULL;
     int ok = runs != NULL && errors != NULL;
     if (arrivals->is_lost)
         PyErr_NoMemory();
-    else if (ok && (!arrivals->has_first || add_arrived(runs, errors, arrivals, most, left_out_type)))
+    else if (ok && (!arrivals->has_first || add_arrived(runs, errors, arrivals, most, most_bytes, left_out_type)))
         found = PyTuple_Pack(2, runs, errors);
     Py_XDECREF(runs), Py_XDECREF(errors);
     forget_arrivals(arrivals);

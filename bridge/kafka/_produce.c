@@ -579,12 +579,12 @@ static PyObject *
 columns(PyObject *module, PyObject *args)
 {
     PyObject *capsule, *left_out_type;
-    Py_ssize_t most;
+    Py_ssize_t most, most_bytes;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OnO", &capsule, &most, &left_out_type))
+    if (!PyArg_ParseTuple(args, "OnnO", &capsule, &most, &most_bytes, &left_out_type))
         return NULL;
     Arrivals *arrivals = PyCapsule_GetPointer(capsule, ARRIVALS);
-    return arrivals == NULL ? NULL : take_arrivals(arrivals, most, left_out_type);
+    return arrivals == NULL ? NULL : take_arrivals(arrivals, most, (size_t)most_bytes, left_out_type);
 }
 
 #define PREFIX_MAX 200 /* a cluster's id, a topic's, and a partition take 80 */
@@ -629,8 +629,8 @@ static PyMethodDef methods[] = {
      "want(arrivals, count, timeout_ms): with the next message that the consumer gives, so many are taken at most, this "
      "one among them; waits so long for them."},
     {"columns", columns, METH_VARARGS,
-     "columns(arrivals, most, left_out): (runs, errors) of what was taken since `want`. A run: runs.Run's fields, of at "
-     "most `most` messages. left_out: consumed.LeftOut. An error: (topic, partition, offset, code, text)."},
+     "columns(arrivals, most, bytes, left_out): (runs, errors) of what was taken since `want`. A run: runs.Run's fields, "
+     "of at most `most` messages; it ends when its values have so many bytes. left_out: consumed.LeftOut. An error: (topic, partition, offset, code, text)."},
     {"headers", number_headers, METH_VARARGS,
      "headers(name, prefix, numbers): ((name, prefix and number),) for each number. None if the prefix is too long."},
     {NULL, NULL, 0, NULL},

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 from aolog.record import Headers
 from bridge.kafka.consumed import LeftOut
 from bridge.kafka.plugin import ARRIVALS, plugin
-from bridge.kafka.runs import Run
+from bridge.kafka.runs import BYTES_MAX, Run
 
 
 class ColumnConsumer(Consumer):
@@ -51,7 +51,7 @@ class ColumnConsumer(Consumer):
                 break
             failed += arrived
             left_s = max(0.0, until_s - time.monotonic())
-        runs, errors = self._half.columns(self._arrivals, records_max, LeftOut)
+        runs, errors = self._half.columns(self._arrivals, records_max, BYTES_MAX, LeftOut)
         for topic, partition, offset, *error in errors:
             failed.append(Message(topic, partition, offset, error=KafkaError(*error)))
         return [Run(*each) for each in runs], failed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from itertools import compress, pairwise
+from itertools import accumulate, compress, pairwise
 from operator import ne
 from typing import Any, NamedTuple
 
@@ -18,6 +18,9 @@ from aolog.format.slab import NO_TIMESTAMP
 from bridge.kafka.catalog import Place
 from bridge.kafka.consumed import LeftOut, Pairs, headers_column, time_ms_of, usable_ms
 
+# A run ends when its values have so many bytes: it becomes a frame, and a frame of large messages would need much
+# memory to write and to read, and exceed the bound of a log.
+BYTES_MAX = 512 << 10
 _LOG_MS_MAX = ((1 << 63) - 1) // 1_000  # a log's times are microseconds
 
 
@@ -54,7 +57,7 @@ class Run(NamedTuple):
 
 
 def runs_of(messages: list[Any], records_max: int) -> Iterator[Run]:
-    """The runs of messages without errors, in order; none has more records. Each of the client's methods is called
+    """The runs of messages without errors, in order; none has more records, and each ends at BYTES_MAX. Each of the client's methods is called
     for all messages by `map`, which takes a third of a loop."""
     changes = {0}
     for of in (Message.topic, Message.partition):
@@ -62,8 +65,13 @@ def runs_of(messages: list[Any], records_max: int) -> Iterator[Run]:
         if column.count(column[0] if column else None) < len(column):
             changes.update(compress(range(1, len(column)), map(ne, column[1:], column)))
     for begin, end in pairwise([*sorted(changes), len(messages)]):
-        for first in range(begin, end, records_max):
-            yield _run(messages[first : min(end, first + records_max)])
+        at = begin
+        while at < end:
+            run = messages[at : min(end, at + records_max)]
+            bytes_to = list(accumulate(map(len, run)))
+            run = run[: bisect_left(bytes_to, BYTES_MAX) + 1]
+            yield _run(run)
+            at += len(run)
 
 
 def _run(messages: list[Any]) -> Run:

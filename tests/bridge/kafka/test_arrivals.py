@@ -155,6 +155,23 @@ def test_the_end_and_an_offset_that_is_gone_are_reported(
     fetcher.close()
 
 
+@pytest.mark.parametrize("how", ["compiled", "python"])
+def test_a_run_of_large_messages_has_fewer(
+    how: str, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It becomes a frame, which is written and read as a whole."""
+    if how == "python":
+        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+    kilobytes = [200, 200, 200, 900, 1, 511, 1, 0]
+    produce(embedded_broker, [row(0, value=bytes(1024 * size)) for size in kilobytes])
+    fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
+    fetcher.assign({("t", 0): 0})
+    found = fetcher.fetch(len(kilobytes), SOON_S, 100)
+    runs = found.runs or runs_of(found.messages, 100)
+    assert [run.offsets for run in runs] == [[0, 1, 2], [3], [4, 5], [6, 7]]
+    fetcher.close()
+
+
 @compiled_only
 def test_a_lack_of_memory_is_reported_as_such(
     embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch

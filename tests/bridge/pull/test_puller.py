@@ -190,6 +190,14 @@ def test_a_bounded_archive_says_at_the_start_and_at_each_deletion_that_its_oldes
     assert drained(monkeypatch, [], log).deleted == 0, "what was deleted before it started"
 
 
+def test_large_messages_exceed_no_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came in frames of 500: the log had tens of its bound."""
+    monkeypatch.setitem(globals(), "VALUE_BYTES", 50_000)
+    status = drained(monkeypatch, [Fetcher.read], tmp_path / "log", max_bytes=5_000_000)
+    assert (status.pulled, status.state) == (END, "drained")
+    assert sum(file.stat().st_size for file in (tmp_path / "log").rglob("*.slab")) < 6_000_000
+
+
 class Retained(Fetcher):
     """Of a cluster that has deleted the records before FIRST: the client says so once an assignment."""
 
