@@ -126,6 +126,11 @@ class Fetcher:
             self._paused = False
             self._consumer.resume(self._consumer.assignment())
 
+    @property
+    def step(self) -> int:
+        """How many messages to fetch at once, if they may be runs."""
+        return self._consumer.step
+
     def fetch(self, messages: int, timeout_s: float, run_records: int | None = None) -> Fetched:
         """So many messages at most; waits so long for the first. run_records: of a run at most, if they may be runs.
         Raises DestinationError if the cluster refuses."""

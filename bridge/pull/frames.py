@@ -12,9 +12,9 @@ from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetched, Fetcher
 from bridge.kafka.runs import Run, runs_of
 from bridge.pull.origin import HEADER_NAME, Source
-from bridge.pull.pull_options import FETCH_MESSAGES, FETCH_S, STEP_MESSAGES, STEP_S
+from bridge.pull.pull_options import FETCH_MESSAGES, FETCH_S, STEP_S
 
-FRAME_RECORDS = 500  # at 100 bytes about 100 KiB: damage costs the frames that it touches
+FRAME_RECORDS = 1_000  # at 100 bytes about 200 KiB: damage costs the frames that it touches
 
 
 def fetch_runs(
@@ -23,19 +23,17 @@ def fetch_runs(
     """Fetches for a while, in steps, so that topics' ids are asked for once for all steps. The runs take the place
     of the messages. A step that finds an error is the last one. is_enough: asked after each step; with it the steps are shorter."""
     until_s = time.monotonic() + FETCH_S
-    step_s = FETCH_S if is_enough is None else STEP_S
-    for _ in range(0, FETCH_MESSAGES, STEP_MESSAGES):
+    step, step_s = fetcher.step, FETCH_S if is_enough is None else STEP_S
+    for _ in range(0, FETCH_MESSAGES, step):
         left_s = until_s - time.monotonic()
-        found = fetcher.fetch(STEP_MESSAGES, max(0.0, min(left_s, step_s)), FRAME_RECORDS)
+        found = fetcher.fetch(step, max(0.0, min(left_s, step_s)), FRAME_RECORDS)
         runs = [*found.runs, *runs_of(found.messages, FRAME_RECORDS)]
         count = sum(len(run.offsets) for run in runs)
         found.messages.clear()  # now: the next fetch takes their memory while it is in the cache
         yield found, runs
         if found.out_of_range or found.away is not None:
             return
-        if count < STEP_MESSAGES and (
-            is_enough is None or is_enough() or time.monotonic() >= until_s
-        ):
+        if count < step and (is_enough is None or is_enough() or time.monotonic() >= until_s):
             return
 
 

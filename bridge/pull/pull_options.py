@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 Reset: TypeAlias = Literal["earliest", "latest", "fail"]
 # At most so many at once, and what arrives in so long: topics' ids are asked for once for all of them.
 FETCH_MESSAGES, FETCH_S = 100_000, 0.1
-# In steps, each a frame: the garbage collector visits messages that are kept, and so few are released
-# before it runs.
-STEP_MESSAGES = 500
 STEP_S = 0.01  # while it may be the last step of a drain
 SYNC_S = 1.0  # how long a pulled record may wait to be durable
 AGAIN_S = 0.5  # before a full log or disk, a claim or a silent cluster is tried again

@@ -59,6 +59,7 @@ class Fetcher:
     """steps: what each fetch does; each returns offsets, and whether the end was read."""
 
     steps: list[Callable[[Fetcher], tuple[range, bool]]]
+    step = 1_000
 
     def __init__(self, *_: object, **__: object) -> None:
         self.at: int | None = None
