@@ -297,13 +297,16 @@ add_error(PyObject *errors, const Arrival *arrival)
                                      message->error, message_error(message)));
 }
 
-/* Adds what was taken to the runs and the errors. A run has at most `most` messages, and ends at `most_bytes`. */
+/* Adds what was taken to the runs and the errors. A run has at most `most` messages, and ends at `most_bytes`. In a
+ * rebalance the client takes back what a call would return, and fetches it again; but not the first message, which
+ * then comes twice. So a run also ends before an offset that does not rise. */
 static int
 add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize_t most, size_t most_bytes,
             PyObject *left_out_type)
 {
     Run run = {0};
     size_t bytes = 0;
+    int64_t last = 0;
     int ok = 1;
     for (Py_ssize_t i = -1, size = 0; ok && i < arrivals->count; i++) {
         Arrival arrival = i < 0 ? arrivals->first : arrival_of(arrivals->following[i]);
@@ -312,8 +315,8 @@ add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize
             ok = add_error(errors, &arrival);
             continue;
         }
-        if (first != NULL && (size == most || bytes >= most_bytes || message->topic != first->topic ||
-                              message->partition != first->partition))
+        if (first != NULL && (size == most || bytes >= most_bytes || message->offset <= last ||
+                              message->topic != first->topic || message->partition != first->partition))
             ok = end_run(runs, &run, ok);
         if (ok && run.first.message == NULL) {
             ok = begin_run(&run, arrival);
@@ -321,6 +324,7 @@ add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize
             bytes = 0;
         }
         bytes += message->value_size;
+        last = message->offset;
         ok = ok && add_message(&run, size++, &arrival, left_out_type);
     }
     return end_run(runs, &run, ok);

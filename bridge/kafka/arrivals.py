@@ -45,7 +45,7 @@ class ColumnConsumer(Consumer):
         self, count: int, timeout_s: float, records_max: int | None
     ) -> tuple[list[Run], list[Any]]:
         """What `consume` gives: messages as runs, or as messages; and errors, as messages. records_max: of a run; None:
-        no runs."""
+        no runs. After a rebalance a message may come again, in a later run."""
         if self._arrivals is None or records_max is None:
             return [], self.consume(count, timeout=timeout_s)
         self._half.want(self._arrivals, count, int(1_000 * timeout_s))

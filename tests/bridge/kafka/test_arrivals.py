@@ -172,6 +172,35 @@ def test_a_run_of_large_messages_has_fewer(
     fetcher.close()
 
 
+@pytest.mark.parametrize("how", ["compiled", "python"])
+def test_offsets_rise_within_a_run_also_if_the_client_fetches_again(
+    how: str, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does in a rebalance: it pauses all partitions, and takes back what the present call would return. A pull
+    doubled a record."""
+    if how == "python":
+        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+    produce(embedded_broker, [row(0) for _ in range(100)])
+    calls = 0
+
+    def again(_: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in {2, 4}:
+            fetcher.pause()
+            fetcher.resume()
+
+    settings: Any = {"statistics.interval.ms": 50, "stats_cb": again}
+    fetcher = Fetcher(embedded_broker.bootstrap_servers, settings)
+    fetcher.assign({("t", 0): 0})
+    found = fetcher.fetch(1_000, 1.0, 1_000)
+    assert calls > 4
+    offsets = [run.offsets for run in found.runs or runs_of(found.messages, 1_000)]
+    assert all(each == sorted(set(each)) for each in offsets)
+    assert set().union(*offsets) == set(range(100))
+    fetcher.close()
+
+
 @compiled_only
 def test_a_lack_of_memory_is_reported_as_such(
     embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
