@@ -143,45 +143,27 @@ drop_first(Queue *self)
     Py_DECREF(message);
 }
 
+/* Allocates nothing, so that it cannot fail halfway. */
 static PyObject *
-queue_drop(PyObject *object, PyObject *number)
+queue_drop(PyObject *object, PyObject *bytes)
 {
     Queue *self = (Queue *)object;
-    Py_ssize_t count = PyLong_AsSsize_t(number);
-    if (PyErr_Occurred())
+    char *done;
+    Py_ssize_t count;
+    if (PyBytes_AsStringAndSize(bytes, &done, &count) < 0)
         return NULL;
-    for (; count > 0 && self->begin < self->end; count--)
+    if ((size_t)count > self->end - self->begin)
+        count = (Py_ssize_t)(self->end - self->begin);
+    PyObject **first = self->messages + self->begin;
+    Py_ssize_t gone = count;
+    for (Py_ssize_t i = count - 1; i >= 0; i--)
+        if (!done[i]) { /* to the end of these, in order */
+            PyObject *message = first[i];
+            first[i] = first[--gone];
+            first[gone] = message;
+        }
+    for (; gone > 0; gone--)
         drop_first(self);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-queue_put_back(PyObject *object, PyObject *messages)
-{
-    Queue *self = (Queue *)object;
-    Py_ssize_t count = PyList_Size(messages);
-    if (count < 0)
-        return NULL;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!is_message(PyList_GetItem(messages, i)))
-            return NULL;
-    if (self->begin < (size_t)count) { /* rare: make room before the first */
-        size_t kept = self->end - self->begin, capacity = kept + (size_t)count;
-        PyObject **moved = PyMem_Malloc(capacity * sizeof *moved);
-        if (moved == NULL)
-            return PyErr_NoMemory();
-        if (kept > 0)
-            memcpy(moved + count, self->messages + self->begin, kept * sizeof *moved);
-        PyMem_Free(self->messages);
-        self->messages = moved;
-        self->begin = (size_t)count;
-        self->end = self->capacity = capacity;
-    }
-    for (Py_ssize_t i = count - 1; i >= 0; i--) {
-        PyObject *message = PyList_GetItem(messages, i);
-        self->messages[--self->begin] = Py_NewRef(message);
-        self->bytes += bytes_of(message);
-    }
     Py_RETURN_NONE;
 }
 
@@ -388,8 +370,7 @@ queue_dealloc(PyObject *object)
 static PyMethodDef queue_methods[] = {
     {"append", queue_append, METH_O, "append(message): takes it. False, and nothing is changed, if a bound is reached."},
     {"first", queue_first, METH_O, "first(count): the oldest messages, at most so many, which stay here."},
-    {"drop", queue_drop, METH_O, "drop(count): removes the oldest messages."},
-    {"put_back", queue_put_back, METH_O, "put_back(messages): puts them before all others."},
+    {"drop", queue_drop, METH_O, "drop(done): of the oldest messages, removes those whose byte here is not 0."},
     {"serve", queue_serve, METH_VARARGS,
      "serve(type, topics, names, accept, otherwise, wake): for `send`. type: of messages. topics, names: sets, of those\n"
      "of a plain message and of its headers. accept: gets a plain message that is not taken here; otherwise: the arguments of any other; wake: is\n"

@@ -279,7 +279,7 @@ class Tracer:
 
     def begin(self, nth: int, rooms: Iterable[str], make: Callable[[], BaseException]) -> None:
         self.left, self.make = nth, make
-        self.rooms = tuple(f"{PACKAGE}/{room}" for room in rooms)
+        self.rooms = tuple(os.path.normpath(f"{PACKAGE}/{room}") for room in rooms)
         self.ran.clear()
         gc.disable()  # what an earlier test left would be finalized here, and swallow the error
         sys.settrace(self)

@@ -134,7 +134,9 @@ class Buffer:
         self._closing = self._closed = False
         self._close_at_s = float("inf")
         self._topics, self._names = set[str](), set[str]()  # of messages and headers, checked
-        self._ended = threading.Event()  # the sending thread touches nothing any more
+        # The sending thread touches nothing any more. No Event: its lock would stay locked for ever after an interrupt
+        # in the middle of a wait.
+        self._ended = False
         self._rejected = self._backlog = None
         with ExitStack() as opened:  # what a failed opening releases; nothing was accepted
             if path is not None:
@@ -196,7 +198,7 @@ class Buffer:
         while not core.offer(message):
             if core.settings.mode == "error":
                 raise NotDelivered(core.name, "it does not keep up", [message])
-            with core.changed:
+            with core.lock:
                 core.changed.wait(1.0)
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -208,7 +210,7 @@ class Buffer:
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._check()  # before the lock: in a forked child, no thread may be left to release it
         core.refuse_nested()
-        with core.changed:
+        with core.lock:
             while True:
                 self._check()
                 core.raise_given_back()
@@ -250,21 +252,29 @@ class Buffer:
             self._closing = True
             try:
                 self._close(core)
+                atexit.unregister(self._at_exit)
+                self._closed = True
+            except NotDelivered:
+                atexit.unregister(self._at_exit)
+                self._closed = True  # last: after an interrupt the next call raises it
+                raise
             finally:
                 self._closing = False
 
     def _close(self, core: StoreForward) -> None:
-        with core.changed:
+        with core.lock:
             if not core.closing:
                 self._close_at_s = time.monotonic() + self._close_s
             core.door.is_open = False
             core.closing = True
             core.changed.notify_all()
-        abandoned = False
-        while not (abandoned or self._ended.wait(0.1)):
+        abandoned, pause_s = False, 0.001
+        while not (abandoned or self._ended):
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.1)
             abandoned = self._is_kept_waiting(core) and core.abandon()
         refused = None
-        with core.changed:
+        with core.lock:
             try:
                 core.store_rest()
             except AologError as error:
@@ -278,14 +288,12 @@ class Buffer:
                 self._backlog.close()
             except UsageError as error:  # an interrupt in the middle of a call: its writer failed
                 refused = refused or error
-        with core.changed:
-            left = core.give_up()
-        self._closed = True
-        atexit.unregister(self._at_exit)
+        with core.lock:
+            left = core.left()
+        if refused is not None and not left:
+            _log.warning("%s: what was delivered last may be repeated: %s", core.name, refused)
         if left:
             raise NotDelivered(core.name, str(refused or core.why), left) from refused
-        if refused is not None:
-            _log.warning("%s: what was delivered last may be repeated: %s", core.name, refused)
 
     __reduce__ = not_copied("make a Buffer where it is used, with a provider and a path of its own")
 
@@ -365,7 +373,7 @@ class Buffer:
                     core.sender.hurry()  # the pause may be long
                     hurried = True
                 wait_s = core.turn()
-                with core.changed:
+                with core.lock:
                     if core.closing and self._may_end(tried=closing):
                         return
                     if closing is core.closing and wait_s > 0:
@@ -376,4 +384,4 @@ class Buffer:
             core.fail(error)
             raise
         finally:
-            self._ended.set()
+            self._ended = True

@@ -91,15 +91,16 @@ class PythonQueue:
         """The oldest messages, at most so many, which stay here."""
         return list(islice(self._messages, count))
 
-    def drop(self, count: int) -> None:
-        """Removes the oldest messages."""
-        for _ in range(min(count, len(self._messages))):
-            self.bytes -= bytes_of(self._messages.popleft())
-
-    def put_back(self, messages: list[Message]) -> None:
-        """Puts them before all others."""
-        self._messages.extendleft(reversed(messages))
-        self.bytes += sum(map(bytes_of, messages))
+    def drop(self, done: bytes) -> None:
+        """Of the oldest messages, each with a byte here, removes those whose byte is not 0. The others keep their
+        order."""
+        kept = 0
+        for byte in done[: len(self._messages)]:
+            if byte:
+                self.bytes -= bytes_of(self._messages[kept])
+                del self._messages[kept]
+            else:
+                kept += 1
 
     def serve(self, *given: Any) -> None:
         """Takes what the compiled one does; `send` is `otherwise`."""
@@ -110,12 +111,14 @@ Queue: type[PythonQueue] = compiled("Queue") or PythonQueue
 
 
 class MemoryQueue:
-    """Not thread-safe, but for `queue`. The arguments are those of PythonQueue."""
+    """Not thread-safe, but for `queue`. The arguments are those of PythonQueue.
+
+    Only `queue` decides which messages are here, in one call each: an exception between two lines loses none."""
 
     def __init__(self, messages_max: float, bytes_max: float, age_max_us: float) -> None:
         self.queue = Queue(messages_max, bytes_max, age_max_us)
-        self._batch = Batch()  # the first messages, while they are delivered; otherwise empty
-        self._poured = 0  # of those in the batch, how many left this queue for the backlog
+        # The first messages, while they are delivered; otherwise empty. `pour` may have removed some from the queue.
+        self._batch = Batch()
 
     def __len__(self) -> int:
         return len(self.queue)
@@ -127,37 +130,37 @@ class MemoryQueue:
     def take(self, count: int) -> Batch:
         """The oldest messages, at most so many, for a delivery. They stay here until `settle`."""
         self._batch = Batch(self.queue.first(count))
-        self._poured = 0
         return self._batch
 
     def settle(self) -> None:
         """The delivery has ended: removes what is done of its batch."""
-        batch, first = self._batch, self._poured
-        self.queue.drop(len(batch) - first)
-        if 0 in batch.done:
-            self.queue.put_back([batch.messages[i] for i in batch.left() if i >= first])
-        self._batch, self._poured = Batch(), 0
+        batch, first, poured = self._batch, self.queue.first(1), 0
+        while poured < len(batch) and not (first and batch.messages[poured] is first[0]):
+            poured += 1
+        self.queue.drop(bytes(batch.done[poured:]))
+        self._batch = Batch()
 
     def pour(self, store: Callable[[Message], int]) -> None:
         """Empties it, in order. store: stores a message elsewhere, and returns its address, which the batch
         under delivery notes. If it raises, that message and later ones stay. Leaves out what is done."""
         batch = self._batch
+        indices = {id(message): i for i, message in enumerate(batch.messages)}
         while found := self.queue.first(1):
-            message, i = found[0], self._poured
-            if i >= len(batch):
-                store(message)
+            i = indices.get(id(found[0]))
+            if i is None:
+                store(found[0])
             elif not batch.done[i]:
-                batch.addresses[i] = store(message)
-            self.queue.drop(1)
-            self._poured += 1
+                batch.addresses[i] = store(found[0])
+            self.queue.drop(b"\1")
 
-    def take_all(self) -> list[Message]:
-        """Empties it. The messages that are not done."""
-        left: list[Message] = []
+    def left(self) -> list[Message]:
+        """The messages that are not done. They stay here."""
+        batch = self._batch
+        done = {
+            id(message) for message, byte in zip(batch.messages, batch.done, strict=True) if byte
+        }
+        return [message for message in self.queue.first(len(self)) if id(message) not in done]
 
-        def keep(message: Message) -> int:
-            left.append(message)
-            return 0
-
-        self.pour(keep)
-        return left
+    def clear(self) -> None:
+        """Empties it."""
+        self.queue.drop(b"\1" * len(self))

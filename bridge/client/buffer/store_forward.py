@@ -64,9 +64,12 @@ class StoreForward:
         clock: Callable[[], float] = time.monotonic,
         entropy: random.Random | None = None,
     ) -> None:
-        self.changed = threading.Condition()
+        # Enter this one, not `changed`: a signal handler may raise within the functions in Python by which a Condition
+        # takes and releases its lock, and the lock would never be released.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         # Undocumented, but Condition itself calls it; any other test would cost more.
-        self._is_locked: Callable[[], bool] = self.changed._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
+        self._is_locked: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001 -- as said
         self.sender = ProviderSender(
             provider, on_rejected, retry_max_s=settings.retry_max_s, clock=clock, entropy=entropy
         )
@@ -97,24 +100,30 @@ class StoreForward:
 
     def fail(self, error: BaseException) -> None:
         """Every later call reports this error; the sending thread ends."""
-        with self.changed:
+        with self.lock:
             self.failed = self.failed or error
             self.door.is_open = False
             self.changed.notify_all()
+
+    def _fail_unless_ours(self, error: BaseException) -> None:
+        if not isinstance(error, AologError):
+            self.fail(error)
 
     def rest(self, wait_s: float) -> None:
         """The sending thread waits for so long, or until something happens. Under the lock."""
         # In a pause after a failure no message helps.
         self.door.waits = self.sender.wait_s <= 0
-        if not self.due:  # asked after `waits` is set: a message may join without the lock
+        # Asked after `waits` is set: a message may join without the lock.
+        if not self.door.waits or self.all_delivered:
             self.changed.wait(wait_s)
         self.door.waits = False
 
     def wake(self) -> None:
         """Something was accepted: ends `rest`."""
-        with self.changed:
-            self.door.waits = False  # once: others come before the thread runs
+        with self.lock:
             self.changed.notify_all()
+            # Once: others come before the thread runs. Last: after an interrupt the next message wakes it.
+            self.door.waits = False
 
     def open_door(self) -> None:
         """Opens it, or shuts it: see `offer`. Under the lock."""
@@ -135,20 +144,19 @@ class StoreForward:
         retention that blocks). Raises LogClosed while closing, NotDelivered in mode error after a
         delivery failed, UsageError within another call or after a failure, and what Writer raises."""
         self.refuse_nested()
-        with self.changed:
+        with self.lock:
             try:
                 self.refuse()
                 self.raise_given_back()
                 if self._is_blocked:
                     return False
-                if self._live and self._memory.append(message):
-                    return True
-                return self._backlog is not None and self._store(message, self._backlog)
-            except AologError:
-                raise
+                taken = self._live and self._memory.append(message)
+                taken = taken or (self._backlog is not None and self._store(message, self._backlog))
+                self.open_door()
             except BaseException as error:
-                self.fail(error)
+                self._fail_unless_ours(error)
                 raise
+        return taken
 
     @property
     def _is_blocked(self) -> bool:
@@ -169,8 +177,7 @@ class StoreForward:
         if self._live:
             self._end_live(f"{len(self._memory):,} messages wait")
         try:
-            if self._memory:
-                self._pour()
+            self._pour()
             backlog.append(message)
         except RetentionFull:
             if backlog.blocks:
@@ -182,9 +189,11 @@ class StoreForward:
         """Raises NotDelivered, once, with what was rejected and, in mode error, what was not
         delivered. Under the lock."""
         if self._given_back:
-            given_back, self._given_back = self._given_back, []
-            self.open_door()
-            raise NotDelivered(self.name, self._given_back_why, given_back)
+            try:
+                raise NotDelivered(self.name, self._given_back_why, self._given_back)
+            except NotDelivered:
+                self._given_back = []  # only now: after an interrupt the next call raises it
+                raise
 
     def _end_live(self, why: str) -> None:
         """From now on through the backlog, in which `_pour` puts what memory holds."""
@@ -221,7 +230,7 @@ class StoreForward:
         batch = self._read
         failure = self._deliver(batch)
         left = batch.not_done()
-        with self.changed:
+        with self.lock:
             self._on_disk -= len(batch) - len(left)
             self._read = left
             if failure is not None and self._live:
@@ -234,14 +243,14 @@ class StoreForward:
     def _turn_live(self) -> float:
         if self._uncommitted:  # before later messages: see the module
             self._commit()
-        with self.changed:
+        with self.lock:
             if not self._live:  # another thread ended it
                 return 0.0
             batch = self._memory.take(self.settings.batch_messages)
         if not batch:
             return NOTHING_DUE_S
         failure = self._deliver(batch)
-        with self.changed:
+        with self.lock:
             self.changed.notify_all()
             self._memory.settle()  # on a full disk also where live ended meanwhile
             if not self._live:  # it did, and the batch is in the backlog
@@ -255,19 +264,20 @@ class StoreForward:
                 self._pour()
             elif self.settings.mode == "error":
                 self.door.is_open = False
-                self._given_back += self._memory.take_all()
                 self._given_back_why = failure
+                self._given_back += self._memory.left()
+                self._memory.clear()
             self.open_door()
         return 0.0
 
     def _deliver(self, batch: Batch) -> str | None:
         """As ProviderSender.deliver. Raises Abandoned if the buffer failed or was closed."""
-        with self.changed:
+        with self.lock:
             self._calling_since_s = self._clock()
         try:
             return self.sender.deliver(batch)
         finally:
-            with self.changed:
+            with self.lock:
                 self._calling_since_s = None
                 if self._abandoned or self.failed is not None:
                     raise Abandoned
@@ -275,7 +285,7 @@ class StoreForward:
     def abandon(self) -> bool:
         """At a close: does not wait for the provider's call that is under way; False if there is
         none. The next Buffer may deliver again what that call delivers."""
-        with self.changed:
+        with self.lock:
             self._abandoned = self._calling_since_s is not None
             return self._abandoned
 
@@ -285,7 +295,7 @@ class StoreForward:
         assert backlog is not None
         if self._read_on():
             return self._deliver_read()
-        with self.changed:  # nothing can be appended meanwhile, but through the door
+        with self.lock:  # nothing can be appended meanwhile, but through the door
             accepted = backlog.accepted
             backlog.flush()
             if not self._memory:  # otherwise the flush may have had nothing to write
@@ -318,7 +328,7 @@ class StoreForward:
         self._read.add(messages)
         passed = {address for address in self._leave_out if address < backlog.address}
         self._leave_out -= passed
-        with self.changed:
+        with self.lock:
             self._uncommitted |= found
             # Retention removed them, but they were delivered: they are not lost.
             backlog.lost -= min(len(passed), backlog.lost - lost)
@@ -344,7 +354,7 @@ class StoreForward:
         self._backlog.commit(free=self._live)
         self._uncommitted = False
         self._commit_due_s = self._clock() + self.settings.commit_s
-        with self.changed:  # there may be room now
+        with self.lock:  # there may be room now
             self.changed.notify_all()
 
     # --- status and end -----------------------------------------------------------------------
@@ -360,10 +370,8 @@ class StoreForward:
         except StorageFull as error:
             self.full = error
             return False
-        except AologError:
-            raise
         except BaseException as error:
-            self.fail(error)
+            self._fail_unless_ours(error)
             raise
         self.full = None
         return True
@@ -374,14 +382,9 @@ class StoreForward:
         is_read = self._backlog is None or self._read_of == self._backlog.accepted
         return is_read and not (self._memory or self._read or self._uncommitted)
 
-    @property
-    def due(self) -> bool:
-        """Whether a turn has something to do now. Under the lock."""
-        return self.sender.wait_s <= 0 and not self.all_delivered
-
     def give_back(self, message: Message, why: str) -> None:
         """Returns a message to the caller of `offer`, in NotDelivered."""
-        with self.changed:
+        with self.lock:
             self._given_back.append(message)
             self._given_back_why = why
             self.door.is_open = False
@@ -402,29 +405,27 @@ class StoreForward:
             if self.failed is None:
                 while self._leave_out and not self._read and self._read_on():
                     pass  # passes what was delivered while it went to the backlog
-                self._go_back(self._backlog)
+                # Back to the first message that is not delivered.
+                lost = self._backlog.lost
+                self._backlog.go_back([self._read.addresses[i] for i in self._read.left()])
+                self._on_disk -= self._backlog.lost - lost
+                self._read = Batch()
                 if self._uncommitted:
                     self._commit()
+        except BaseException as error:  # the reader may have passed what `_read` does not hold
+            self._fail_unless_ours(error)
+            raise
         finally:
             self._backlog.recover()
             self._pour()
 
-    def _go_back(self, backlog: Backlog) -> None:
-        """The reader goes back to the first message that is not delivered."""
-        lost = backlog.lost
-        backlog.go_back([self._read.addresses[i] for i in self._read.left()])
-        self._on_disk -= backlog.lost - lost
-        self._read = Batch()
-
-    def give_up(self) -> list[Message]:
-        """What was rejected, and what memory still holds, at the very end. Under the lock."""
-        left = self._given_back + self._memory.take_all()
-        self._given_back = []
-        return left
+    def left(self) -> list[Message]:
+        """What was rejected, and what memory still holds. Under the lock."""
+        return self._given_back + self._memory.left()
 
     def status(self) -> BufferStatus:
         """A consistent moment. From any thread."""
-        with self.changed:
+        with self.lock:
             state = "blocked" if self._is_blocked else "live" if self._live else "buffering"
             return BufferStatus(
                 state,

@@ -193,7 +193,7 @@ class Sending(RuleBasedStateMachine):
         with self.core.changed:
             with suppress(StorageFull):
                 self.core.store_rest()
-            left = {int(message.value or b"") for message in self.core.give_up()}
+            left = {int(message.value or b"") for message in self.core.left()}
         self.core.sender.close()
         if self.answers_all_arrived:
             self.given_back |= left
