@@ -18,7 +18,7 @@
 #include <structmember.h>
 #include <time.h>
 
-#define OVERHEAD_BYTES 300 /* of a message in memory, in addition to its key and value: as in memory_queue.py */
+#define OVERHEAD_BYTES 300 /* of a message in memory, in addition to its bytes: as in memory_queue.py */
 /* What is larger is checked against the log's bound. */
 #define PLAIN_BYTES (1 << 20) /* of a value, a key, or the value of a header */
 #define PLAIN_HEADERS 16
@@ -53,7 +53,11 @@ length_of(PyObject *object)
 static long long
 bytes_of(PyObject *message)
 {
-    return length_of(PyTuple_GetItem(message, 1)) + length_of(PyTuple_GetItem(message, 2)) + OVERHEAD_BYTES;
+    PyObject *headers = PyTuple_GetItem(message, 3);
+    long long size = length_of(PyTuple_GetItem(message, 1)) + length_of(PyTuple_GetItem(message, 2)) + OVERHEAD_BYTES;
+    for (Py_ssize_t i = 0, count = PyTuple_Size(headers); i < count; i++)
+        size += length_of(PyTuple_GetItem(PyTuple_GetItem(headers, i), 1));
+    return size;
 }
 
 static long long
@@ -104,10 +108,14 @@ put(Queue *self, PyObject *message, long long size, long long time_us)
 static int
 is_message(PyObject *object)
 {
-    if (PyTuple_Check(object) && PyTuple_Size(object) == 5 && PyLong_Check(PyTuple_GetItem(object, 4)))
-        return 1;
-    PyErr_SetString(PyExc_TypeError, "it is no message");
-    return 0;
+    int is_one = PyTuple_Check(object) && PyTuple_Size(object) == 5 && PyLong_Check(PyTuple_GetItem(object, 4)) &&
+                 PyTuple_Check(PyTuple_GetItem(object, 3));
+    PyObject *headers = is_one ? PyTuple_GetItem(object, 3) : NULL;
+    for (Py_ssize_t i = 0; is_one && i < PyTuple_Size(headers); i++)
+        is_one = PyTuple_Check(PyTuple_GetItem(headers, i)) && PyTuple_Size(PyTuple_GetItem(headers, i)) == 2;
+    if (!is_one)
+        PyErr_SetString(PyExc_TypeError, "it is no message");
+    return is_one;
 }
 
 static PyObject *

@@ -10,13 +10,14 @@ from typing import Any
 from bridge.client.buffer.provider import Message
 from bridge.client.compiled import compiled
 
-_OVERHEAD_BYTES = 300  # of a message in memory, in addition to its key and value
+_OVERHEAD_BYTES = 300  # of a message in memory, in addition to its key, value and values of headers
 
 
 def bytes_of(message: Message) -> int:
     """The approximate memory of a message, in bytes."""
-    _, value, key, _, _ = message
-    return len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
+    _, value, key, headers, _ = message
+    size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
+    return size + sum(len(data or b"") for _, data in headers) if headers else size
 
 
 class Batch:

@@ -74,7 +74,8 @@ def test_a_queue_keeps_messages_in_order_whatever_is_dropped(kind: Any, seed: in
             case _:
                 now_us += chance.random() < 0.1
                 value = chance.choice([None, bytes(number % 100)])
-                message = Message("t", value, b"k", (), now_us)
+                headers = (("h", None), ("i", bytes(number % 70))) if chance.random() < 0.1 else ()
+                message = Message("t", value, b"k", headers, now_us)
                 is_full = bool(model) and (
                     len(model) >= 200
                     or sum(map(bytes_of, model)) >= 40_000
@@ -174,6 +175,8 @@ def test_a_queue_refuses_what_it_cannot_hold() -> None:
     queue = Queue(1, 1, 1)
     calls: list[Any] = [
         lambda: queue.append(("t", b"1")),  # type: ignore[arg-type]  # that is what is tried
+        lambda: queue.append(Message("t", b"1", None, ((),))),  # type: ignore[arg-type]  # as before
+        lambda: queue.append(Message("t", b"1", None, None)),  # type: ignore[arg-type]  # as before
         lambda: queue.append(Message("t", b"1", None, (), "now")),  # type: ignore[arg-type]  # as before
         lambda: queue.drop(1),  # type: ignore[arg-type]  # as before
         lambda: queue.serve(int, set(), set(), print, print, print),
