@@ -74,7 +74,7 @@ class Buffer:
     Any thread may call; in a forked child every call but `close` raises Forked. A call that a
     signal handler or a finalizer makes in the middle of another call is refused (UsageError) and
     changes nothing, unless it is a `send` that needs no lock; a `close` within a `close` returns at once. So let the handler set a flag, or
-    raise. An exception from a handler (KeyboardInterrupt) in the middle of `send` or `flush`, or
+    raise. So is a `flush`, a `close`, or a `send` without room that the provider makes in its own call. An exception from a handler (KeyboardInterrupt) in the middle of `send` or `flush`, or
     any other unexpected exception, may leave the Buffer failed: every later call raises UsageError,
     and nothing more is delivered. `close` then recovers the log if its writer failed, stores in it
     what memory holds, and releases it; the next Buffer delivers it, some messages perhaps again.
@@ -149,7 +149,8 @@ class Buffer:
             self._core = StoreForward(provider, self._backlog, settings, self._on_rejected)
             if type(self).send is Buffer.send:
                 self._open_door(mode)
-            threading.Thread(target=self._run, name="bridge-buffer", daemon=True).start()
+            self._thread = threading.Thread(target=self._run, name="bridge-buffer", daemon=True)
+            self._thread.start()
             opened.pop_all()
         atexit.register(self._at_exit)
 
@@ -198,6 +199,7 @@ class Buffer:
         while not core.offer(message):
             if core.settings.mode == "error":
                 raise NotDelivered(core.name, "it does not keep up", [message])
+            self._refuse_provider()
             with core.lock:
                 core.changed.wait(1.0)
 
@@ -209,6 +211,7 @@ class Buffer:
         core = self._core
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._check()  # before the lock: in a forked child, no thread may be left to release it
+        self._refuse_provider()
         core.refuse_nested()
         with core.lock:
             while True:
@@ -244,6 +247,7 @@ class Buffer:
         if self._forks != _forks:
             return
         core = self._core
+        self._refuse_provider()
         core.refuse_nested()  # waiting here would wait for the interrupted call
         with self._close_lock:
             # In a signal handler, the close that it interrupted goes on.
@@ -327,6 +331,14 @@ class Buffer:
         if self._forks != _forks:
             raise Forked("the buffer was opened before a fork", hint="open one in the child")
         self._core.refuse()
+
+    def _refuse_provider(self) -> None:
+        """Raises UsageError in a call of the provider, which would wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise UsageError(
+                "the provider's call would wait for itself",
+                hint="in a provider, call nothing of its buffer but `send` and `status`",
+            )
 
     def _may_end(self, *, tried: bool) -> bool:
         """Whether a buffer that is closing need not wait: all is delivered, or the time is over, or

@@ -267,6 +267,23 @@ def test_a_provider_that_raises_anything_is_tried_again(tmp_path: Path) -> None:
         wait_until(lambda: len(odd.messages) == 1)
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [{"value": bytes(1_000)}, {"value": None, "key": bytes(1_000)},
+     {"value": b"", "headers": (("h", bytes(500)), ("i", None), ("h", bytes(500)))}],
+    ids=["value", "key", "headers"],
+)  # fmt: skip  # the parts of a message
+def test_the_bound_of_memory_counts_all_bytes_of_a_message(parts: dict[str, Any]) -> None:
+    """Those of headers did not count."""
+    held = Held()
+    with Buffer(held, mode="error", memory_bytes=100_000) as buffer:
+        with pytest.raises(NotDelivered, match="does not keep up"):
+            for _ in range(1_000):
+                buffer.send("t", **parts)
+        assert buffer.status().in_memory == 77  # 1,300 bytes each
+        held.let_go.set()
+
+
 def test_many_threads_keep_their_own_order(destination: Destination, tmp_path: Path) -> None:
     def work(name: int) -> None:
         for number in range(300):
@@ -400,6 +417,28 @@ def test_a_call_that_a_signal_handler_makes_in_the_middle_of_a_send_is_refused(
         signal.signal(signal.SIGUSR1, before)
     buffer.close()
     assert destination.values == numbered(range(5)) + [b"nested"] * (call == "send")
+
+
+@pytest.mark.parametrize("call", ["send", "flush", "close"])
+def test_a_call_of_the_provider_that_would_wait_for_itself_is_refused(call: str) -> None:
+    """It waited for ever, and the next `close` for it."""
+
+    class Calling(MemoryProvider):
+        def send(self, message: Message) -> None:
+            if not self.messages:
+                self.messages += [message] * 2
+                calls[call]()
+
+    provider = Calling()
+    calls: dict[str, Callable[[], object]] = {
+        "send": lambda: [buffer.send("t", b"%d" % n) for n in range(9)],
+        "flush": lambda: buffer.flush(),
+        "close": lambda: buffer.close(),
+    }
+    with Buffer(provider, mode="block", memory_messages=5, retry_max_s=60.0) as buffer:
+        buffer.send("t", b"first")
+        wait_until(lambda: buffer.status().error is not None)
+        assert "the provider's call would wait for itself" in str(buffer.status().error)
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
