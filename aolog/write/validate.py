@@ -58,7 +58,8 @@ def _as_bytes(value: object, what: str) -> bytes | None:
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, _BytesLike):
-        return bytes(value)
+        # Not what `__bytes__` of a subclass returns: that may be no plain bytes.
+        return bytes(memoryview(value))
     raise RecordRefused(
         f"the {what} is {type(value).__name__}, not bytes or None",
         hint="encode text first, for instance with .encode()"

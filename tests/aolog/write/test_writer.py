@@ -108,6 +108,27 @@ def test_records_are_gathered_until_the_batch_is_large(log_path: str) -> None:
     assert frame_sizes(log_path) == [4, 4, 2]
 
 
+def test_of_a_subclass_of_bytes_the_log_holds_its_bytes_whatever_it_returns_as_such(
+    log_path: str,
+) -> None:
+    """What was no plain bytes left the writer failed."""
+
+    class Odd(bytes):
+        def __bytes__(self) -> bytes:
+            return self or b"other"
+
+    headers = [("h", Odd(b"1")), ("i", Odd())]
+    with aolog.Writer(log_path) as writer:
+        writer.append(Odd(b"2"), key=Odd(), headers=headers)
+        writer.append_many([b"3", Odd(b"4")], keys=[Odd(b"5"), b"6"], headers=[headers, ()])
+    with aolog.Reader(log_path) as reader:
+        assert [(r.value, r.key, r.headers) for r in reader] == [
+            (b"2", b"", (("h", b"1"), ("i", b""))),
+            (b"3", b"5", (("h", b"1"), ("i", b""))),
+            (b"4", b"6", ()),
+        ]
+
+
 @pytest.mark.parametrize("batch_bytes", [0, 64 << 10])
 def test_append_many_is_one_frame_whatever_its_size(log_path: str, batch_bytes: int) -> None:
     with aolog.Writer(log_path, batch_bytes=batch_bytes, slab_bytes=9000) as writer:
