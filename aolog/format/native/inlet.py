@@ -219,14 +219,9 @@ class PythonDoor:
     ) -> None:
         self.is_open = self.waits = False
         self.room = 0
-        self._otherwise = otherwise
-
-    def send(
-        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
-    ) -> None:
-        """A plain record joins the open frame and is kept; everything else goes to `otherwise`. No record joins the
-        Python twin of an inlet."""
-        self._otherwise(topic, value, key, headers)
+        # A plain record joins the open frame and is kept; everything else goes to `otherwise`. No record joins the
+        # Python twin of an inlet.
+        self.send = otherwise
 
 
 class PythonFrames:
