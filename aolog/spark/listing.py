@@ -156,7 +156,7 @@ def look_at_all(logs: Sequence[Found], storage: Storage) -> dict[str, Listed]:
 
     def look_at(found: Found) -> Listed | None:
         # The header and the end of its last slab.
-        storage.on(found.path).prefetch(found.path, ADDRESS_END)
+        storage.on(found.path).prefetch(found.path, ADDRESS_END, ADDRESS_END)
         with suppress(NotALog, FileNotFoundError), Log(found.path, storage) as log:
             return look(found, log) if log.bases else None
         return None

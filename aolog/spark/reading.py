@@ -83,8 +83,8 @@ def read_pieces(
 def _prefetch(pieces: Iterable[Piece], storage: Storage) -> None:
     for piece in pieces:
         if piece.lost is None:
-            begin = max(piece.wanted.begin, piece.wanted.since)
-            storage.on(piece.path).prefetch(piece.path, begin)
+            begin, end, since, until = piece.wanted
+            storage.on(piece.path).prefetch(piece.path, max(begin, since), min(end, until))
 
 
 @contextmanager

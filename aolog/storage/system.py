@@ -124,10 +124,10 @@ class System:
         del fd
         return None
 
-    def prefetch(self, path: str, address: int, /) -> None:
-        """The log at the path will be scanned from this address on. Returns at once. Nothing in a file system,
-        which reads ahead by itself."""
-        del path, address
+    def prefetch(self, path: str, begin: int, end: int, /) -> None:
+        """The addresses [begin, end) of the log at the path will be scanned. Returns at once. Nothing in a file
+        system, which reads ahead by itself."""
+        del path, begin, end
 
     def boot_id(self) -> bytes:
         """16 bytes that differ after each boot: a boot loses the page cache."""

@@ -384,7 +384,7 @@ class SimulatedCalls(System):
         """0: inode numbers are never used again."""
         return 0
 
-    def prefetch(self, _path: str, _address: int, /) -> None:
+    def prefetch(self, _path: str, _begin: int, _end: int, /) -> None:
         """As the file systems': nothing."""
 
     def log_uuid(self, _fd: int, /) -> None:

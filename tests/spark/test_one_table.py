@@ -13,6 +13,7 @@ import pytest
 
 import aolog
 from aolog.errors import StorageFailed, UsageError
+from aolog.format.slab import ADDRESS_END
 from aolog.spark.executor_writer import writer_per_task
 from aolog.spark.listing import list_logs
 from aolog.spark.options import read_options
@@ -218,7 +219,7 @@ def test_a_store_that_is_away_is_waited_for_once(archives, monkeypatch):
     monkeypatch.setattr(object_system, "Client", Away)
     system = object_system.object_system()
     url = f"s3://{BUCKET}/away"
-    system.prefetch(url, 0)
+    system.prefetch(url, 0, ADDRESS_END)
     with pytest.raises(StorageFailed):
         system.folder(url)
     assert len(asked) == 1

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aolog.format.frame import Buffer
+    from aolog.format.packed import Packed
     from aolog.storage.objects.requests import Tag
 
 _THREADS = 8
@@ -52,3 +53,9 @@ class Packs:
         """No reader is between two slabs."""
         with self._lock:
             self._last = None
+
+
+def unpacked(packed: Packed, pack: ReadAhead, path: str, begin: int, end: int) -> Buffer:
+    """Bytes [begin, end) of a slab in an object. path: for errors."""
+    at, stop = packed.span(begin, end)
+    return packed.unpacked(pack.read(stop - at, at), begin, end, path)

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aolog.errors import AologError, StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Entry, decode_manifest
-from aolog.format.slab import slab_name
+from aolog.format.slab import ADDRESS_END, slab_base, slab_name
 from aolog.storage.objects.client import Client
 from aolog.storage.objects.overlay import Overlay
-from aolog.storage.objects.packs import Packs
+from aolog.storage.objects.packs import Packs, unpacked
 from aolog.storage.objects.read_ahead import ReadAhead
 from aolog.storage.objects.requests import Absent, Answer, Found, Get, Refused, Tag
 from aolog.storage.objects.url import as_part, normal_url
@@ -84,7 +84,7 @@ class Folder:
         self.changed_ns = 0
         self.uuid = ""  # of the archived log, in hex; "": this is no archive
         self.end = 0  # the address after the last archived byte
-        # The slab that a scan opens next; its beginning is already requested. `open` takes it from here.
+        # The slab that a scan opens next; what it reads first is already requested. `open` takes it from here.
         self.next_file: _OpenFile | None = None
         self.packs = Packs(self.fetch)
         self._lock = Lock()
@@ -163,6 +163,7 @@ class _OpenFile:
 
     def __init__(self, folder: Folder, name: str, pool: ThreadPoolExecutor) -> None:
         self.folder, self.name, self._pool = folder, name, pool
+        self._until = ADDRESS_END  # of the log: a scan ends here
         self._object = folder.object(name)
         self._data = self._open()
 
@@ -173,7 +174,7 @@ class _OpenFile:
         if at.packed is not None and tag is not None:
             pack = self.folder.packs.open(at.name, tag, at.pack_end)
             path = f"{self.folder.url}/{at.name}"
-            fetch = partial(_unpacked, at.packed, pack, path)
+            fetch = partial(unpacked, at.packed, pack, path)
         data = ReadAhead(at.size, fetch, self._pool, self._start_next)
         self._overlay = None if at.header is None else Overlay(at.header, at.size, data.read)
         return data
@@ -182,11 +183,18 @@ class _OpenFile:
         """Opens the next slab of the archive, whose beginning a scan reads next."""
         names = sorted(self.folder.objects(fresh=False)) if self.folder.uuid else []
         after = bisect_right(names, self.name)
-        if after < len(names):
-            _prepare(self.folder, names[after], self._pool)
+        if after < len(names) and names[after] < slab_name(self._until):
+            _prepare(self.folder, names[after], self._pool, 0, self._until)
 
-    def start(self, *, inside: bool) -> None:
-        self._data.start(inside=inside)
+    def start(self, begin: int, end: int) -> None:
+        """Requests what a scan of the log's addresses [begin, end) reads first in it."""
+        base, self._until = slab_base(self.name), end
+        assert base is not None, self.name  # an archive has nothing else
+        self._data.start(max(0, begin - base), max(0, end - base))
+
+    def is_listed(self) -> bool:
+        """Whether its folder has still this object below its name."""
+        return self.folder.objects(fresh=False).get(self.name) == self._object
 
     def size(self) -> int:
         if not self._object.is_final:
@@ -220,17 +228,16 @@ class _OpenFile:
         return self.pread(size, offset)
 
 
-def _prepare(folder: Folder, name: str, pool: ThreadPoolExecutor, *, inside: bool = False) -> None:
-    """Requests the beginning of a file that a scan opens next. inside: as of `ReadAhead.start`."""
+def _prepare(
+    folder: Folder, name: str, pool: ThreadPoolExecutor, begin: int, end: int
+) -> _OpenFile | None:
+    """Opens the slab that a scan of the addresses [begin, end) opens next, and requests what it reads first."""
     with suppress(FileNotFoundError):
         following = _OpenFile(folder, name, pool)
-        following.start(inside=inside)
+        following.start(begin, end)
         folder.next_file = following
-
-
-def _unpacked(packed: Packed, pack: ReadAhead, path: str, begin: int, end: int) -> Buffer:
-    at, stop = packed.span(begin, end)
-    return packed.unpacked(pack.read(stop - at, at), begin, end, path)
+        return following
+    return None
 
 
 class _Gone(Exception):
@@ -272,23 +279,29 @@ class ObjectSystem(System):
         with self._lock:
             return self._folders.setdefault(url, folder)
 
-    def prefetch(self, path: str, address: int, /) -> None:
+    def prefetch(self, path: str, begin: int, end: int, /) -> None:
         url = normal_url(path)
         with self._lock:
             if url not in self._coming:
-                self._coming[url] = self._pool.submit(self._look_ahead, url, address)
+                self._coming[url] = self._pool.submit(self._look_ahead, url, begin, end)
 
-    def _look_ahead(self, url: str, address: int) -> None:
+    def _look_ahead(self, url: str, begin: int, end: int) -> None:
         try:
+            with self._lock:
+                known = self._folders.get(url)
+            # By the last look, while the manifest is read again; mostly it lists the same object.
+            ready = None if known is None else self._start(known, begin, end)
             folder = self._folder(url)
-            names = sorted(folder.objects()) if folder.uuid else []
-            at = bisect_right(names, slab_name(address)) - 1
-            if at >= 0:
-                inside = names[at] != slab_name(address)
-                _prepare(folder, names[at], self._pool, inside=inside)
+            if ready is None or not ready.is_listed():
+                self._start(folder, begin, end)
         finally:
             with self._lock:
                 self._coming.pop(url, None)
+
+    def _start(self, folder: Folder, begin: int, end: int) -> _OpenFile | None:
+        names = sorted(folder.objects(fresh=False)) if folder.uuid else []
+        at = bisect_right(names, slab_name(begin)) - 1
+        return None if at < 0 else _prepare(folder, names[at], self._pool, begin, end)
 
     def _give(self, opened: Folder | _OpenFile) -> int:
         with self._lock:
@@ -334,7 +347,7 @@ class ObjectSystem(System):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         with self._lock:  # it is given to one caller
             ready, folder.next_file = folder.next_file, None
-        if ready is None or ready.name != name:
+        if ready is None or ready.name != name or not ready.is_listed():
             ready = _OpenFile(folder, name, self._pool)
         return self._give(ready)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import random
 import shutil
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 import aolog
 from aolog.errors import StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Entry, Manifest, encode_manifest
+from aolog.format.slab import ADDRESS_END
 from aolog.log.log_tree import walk_logs
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, well
@@ -23,6 +25,7 @@ from tests.aolog.commands import answer, failure, well
 obstore = pytest.importorskip("obstore")
 
 from aolog.storage.objects import client as client_module  # noqa: E402 -- needs obstore
+from aolog.storage.objects import read_ahead as read_ahead_module  # noqa: E402
 from aolog.storage.objects import system as object_system  # noqa: E402
 from aolog.storage.objects.read_ahead import RANGE_BYTES, ReadAhead  # noqa: E402
 from aolog.storage.objects.requests import Get  # noqa: E402
@@ -206,6 +209,43 @@ def test_an_open_asks_for_the_manifest_and_the_slab_that_is_read(archived, monke
         assert folder.client.requests == 2
 
 
+def test_a_slab_that_is_known_is_requested_while_the_manifest_is_read_again(archived, monkeypatch):
+    with aolog.Reader(url(archived)) as reader:
+        wanted = list(reader)
+    slab_requested = threading.Event()
+    ask = client_module.Client.ask
+
+    def ask_after(self, request):
+        if request == Get(MANIFEST):
+            assert slab_requested.wait(30)
+        else:
+            slab_requested.set()
+        return ask(self, request)
+
+    monkeypatch.setattr(client_module.Client, "ask", ask_after)
+    object_system.object_system().prefetch(url(archived), 0, ADDRESS_END)
+    with aolog.Reader(url(archived)) as reader:
+        assert list(reader) == wanted
+
+
+@pytest.mark.parametrize("begin", [0, 12 << 10])
+def test_a_known_slab_that_was_replaced_meanwhile_is_read_in_its_new_object(tmp_path, log, begin):
+    into = tmp_path / "archive"
+    first = min(Path(log).glob("*.slab"))
+    beginning = entry_of(first, into, 16 << 10)
+    publish(into, log, [beginning])
+    with aolog.Reader(url(into)) as reader:
+        assert len(list(reader)) > 1
+    publish(into, log, [entry_of(first, into)], 2)
+    (into / beginning.object_name).unlink()
+    object_system.object_system().prefetch(url(into), begin, ADDRESS_END)
+    with aolog.Reader(url(into), begin) as reader:
+        got = list(reader)
+    with aolog.Reader(log, begin) as reader:
+        assert got == list(itertools.islice(reader, len(got)))
+    assert got[-1].address > 16 << 10
+
+
 FORKS = """
 import os, sys
 from aolog.errors import Forked
@@ -338,17 +378,27 @@ class Counted:
         )
 
 
+class AtOnce:
+    """A pool whose calls end before `submit` returns."""
+
+    def submit(self, call, *args) -> Future:
+        done = Future()
+        done.set_result(call(*args))
+        return done
+
+
 @pytest.fixture
 def pool():
     with ThreadPoolExecutor(4) as pool:
         yield pool
 
 
-def test_a_scan_reads_large_ranges_each_byte_once(pool):
-    store = Counted(40 << 20)
+@pytest.mark.parametrize("step", [264 << 10, 10 << 20])
+def test_a_scan_reads_large_ranges_each_byte_once(pool, step):
+    store = Counted(60 << 20)
     ahead = ReadAhead(store.size, store.fetch, pool)
-    step = 264 << 10
-    for at in range(0, store.size, step):
+    ahead.read(512, 0)  # the header
+    for at in (0, *range(0, store.size, step)):  # a seek reads the first frame, too
         assert len(ahead.read(step, at)) == min(step, store.size - at)
     spans = sorted(store.spans)
     assert spans[0][0] == 0
@@ -375,10 +425,50 @@ def test_a_scan_that_has_requested_the_end_says_so_once_and_the_next_one_may_sta
     assert len(ended) == 1
     following = ReadAhead(store.size, store.fetch, pool)
     store.spans.clear()
-    following.start()
-    for at in range(0, 8 << 20, step):
-        following.read(step, at)
-    assert sorted(store.spans)[:2] == [(0, 64 << 10), (64 << 10, (64 << 10) + RANGE_BYTES)]
+    following.start(0, store.size)
+    assert len(following.read(step, 0)) == step
+    following.read(step, store.size - step)  # the ranges ahead have been requested
+    assert sorted(store.spans) == [(0, 8 << 20), (8 << 20, 16 << 20), (16 << 20, 20 << 20)]
+
+
+def test_a_scan_of_a_part_waits_once_and_requests_at_most_two_mib_past_it():
+    store = Counted(64 << 20)
+    begin, end = 30 << 20, 50 << 20
+    ahead = ReadAhead(store.size, store.fetch, AtOnce())
+    ahead.start(begin, end)
+    header, index = (512, 0), (80 << 10, store.size - (80 << 10))
+    scanned = [(512 << 10, at) for at in range(begin - (80 << 10), end, 512 << 10)]
+    for size, offset in header, index, *scanned:
+        known = list(store.spans)
+        assert len(ahead.read(size, offset)) == size
+        for at in offset, offset + size - 1:
+            assert any(low <= at < high for low, high in known), "it waits for a request"
+    assert len(store.spans) == 5
+    assert max(high for low, high in store.spans if low < end) == end + (2 << 20)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_read_gives_the_objects_bytes_whatever_was_announced(monkeypatch, seed):
+    chance = random.Random(seed)
+    sizes = {"RANGE_BYTES": 64, "_PLACE_BYTES": 16, "_TAIL_BYTES_MIN": 24, "_AROUND_BYTES": 20}
+    for name, size in sizes.items():
+        monkeypatch.setattr(read_ahead_module, name, size)
+    content = chance.randbytes(chance.randrange(1, chance.choice((40, 700))))
+    places = range(len(content) + 1)
+
+    def fetch(begin: int, end: int) -> bytes:
+        assert 0 <= begin < end <= len(content), "a store refuses an empty range"
+        return content[begin:end]
+
+    ahead = ReadAhead(len(content), fetch, AtOnce())
+    if chance.random() < 0.8:
+        begin = chance.choice(places)
+        ahead.start(begin, chance.randrange(begin, 2 * len(content) + 1))
+    at = chance.choice(places)
+    for _ in range(60):
+        size = chance.choice((1, 10, 30, 100, 200))
+        assert ahead.read(size, at) == content[at : at + size]
+        at = chance.choice((min(at + size, len(content)), chance.choice(places)))
 
 
 def test_a_range_that_fails_is_asked_for_again(pool):
