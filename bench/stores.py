@@ -52,10 +52,12 @@ def missing() -> str | None:
 
 
 class Relay:
-    """delay_s: of each request, from now on."""
+    """delay_s: of each request, from now on. answered_bytes: of all answers so far."""
 
     def __init__(self, to: tuple[str, int]) -> None:
         self.delay_s = 0.0
+        self.answered_bytes = 0
+        self._lock = threading.Lock()
         self._to = to
         self._server = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"http://127.0.0.1:{self._server.getsockname()[1]}"
@@ -87,6 +89,8 @@ class Relay:
         out, into = os.pipe()
         with suppress(OSError):
             while count := os.splice(store.fileno(), into, _PIECE_BYTES):
+                with self._lock:
+                    self.answered_bytes += count
                 while count:
                     count -= os.splice(out, client.fileno(), count)
         for fd in out, into:
