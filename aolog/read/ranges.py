@@ -53,7 +53,7 @@ def read_range(log: Log, wanted: Range, ordinal: int | None = None) -> Iterator[
     except AddressBeyondEnd:  # the log was cut since
         yield Gap(first, last, "torn_or_corrupt", None)
         return
-    scan = Scan(log, place)
+    scan = Scan(log, place, until=last)
     while (found := scan.next()) is not None:
         if isinstance(found, RecordFrame):
             if found.address >= last:

@@ -14,6 +14,7 @@ from aolog.errors import AologError, CodecUnavailable, NotALog, StorageFailed, c
 from aolog.format.columns import decode_run
 from aolog.format.compression import check_codec, raw_len
 from aolog.format.frame import CODEC_SHIFT, FLAGS_WITH_CODEC, FRAME_HEADER_LEN, KIND_RECORDS, Frame
+from aolog.format.slab import ADDRESS_END
 from aolog.format.stretch import GATHERED_BYTES, Stretch
 from aolog.log.interruption import pass_on
 from aolog.log.walk import Damage, Tail
@@ -103,15 +104,20 @@ class Auditor(Protocol):
 class Scan:
     """Frames of a log from a place on. Not thread-safe. It refreshes the log's listing.
 
+    until: the caller wants nothing from this address on, for which no new listing is made.
+
     `next` and `peek` raise CodecUnavailable, each time, at records that cannot be decompressed here.
     After an error of ours repeat the call.
     """
 
-    def __init__(self, log: Log, place: Place, *, audit: Auditor | None = None) -> None:
+    def __init__(
+        self, log: Log, place: Place, *, until: int = ADDRESS_END, audit: Auditor | None = None
+    ) -> None:
         self.log = log
         self.most = (
             GATHERED_BYTES  # bytes of a result of several frames; callers set what they want next
         )
+        self._until = until
         self._audit = audit
         self._state: State = Entering(place.slab, place)
         self._progress = Progress(place.position)
@@ -304,6 +310,8 @@ class Scan:
         """Leaves the slab if another one follows. Otherwise the slab may grow."""
         slab, walker, _ = state
         if slab.limit is None:
+            if progress.position.address >= self._until:
+                return Step(state, progress, is_last=True)
             self.log.refresh_after(slab)
             slab.limit = self.log.limit(slab.base)
             if slab.limit is None:

@@ -18,7 +18,10 @@ import aolog
 from aolog.errors import StorageFailed, UsageError
 from aolog.format.archive import MANIFEST, Entry, Manifest, encode_manifest
 from aolog.format.slab import ADDRESS_END
+from aolog.log.directory import Log
 from aolog.log.log_tree import walk_logs
+from aolog.read import seek
+from aolog.read.ranges import Range, read_range
 from aolog.storage.storage import Storage
 from tests.aolog.commands import answer, failure, well
 
@@ -244,6 +247,24 @@ def test_a_known_slab_that_was_replaced_meanwhile_is_read_in_its_new_object(tmp_
     with aolog.Reader(log, begin) as reader:
         assert got == list(itertools.islice(reader, len(got)))
     assert got[-1].address > 16 << 10
+
+
+def test_a_part_up_to_the_logs_end_does_not_look_for_more(tmp_path, monkeypatch):
+    path, into = written(tmp_path / "log", 100), tmp_path / "archive"
+    publish(into, path, [entry_of(slab, into) for slab in Path(path).glob("*.slab")])
+    asked = []
+    ask = client_module.Client.ask
+    monkeypatch.setattr(
+        client_module.Client,
+        "ask",
+        lambda self, request: (asked.append(request), ask(self, request))[1],
+    )
+    with Log(url(into), Storage()) as opened:
+        end = seek.latest(opened).address
+        asked.clear()
+        found = list(read_range(opened, Range(0, end, 0, end)))
+    assert sum(frame.columns.records for frame in found) == 100
+    assert Get(MANIFEST) not in asked
 
 
 FORKS = """
