@@ -614,6 +614,20 @@ def test_wrong_options_are_refused_before_anything_is_made(
     assert next(reversed(options)) in str(caught.value)
 
 
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_an_error_of_arguments_names_the_call_that_the_program_made(
+    destination: Destination, tmp_path: Path, mode: Mode
+) -> None:
+    with Buffer(destination, tmp_path / "log", mode=mode, **QUICK) as buffer:
+        for given, named in [
+            (("t",), {}),
+            (("t", b"v"), {"another": 1}),
+            (("t", b"v", b"k"), {"key": b"k"}),
+        ]:
+            with pytest.raises(TypeError, match=r"^Buffer\.send\(\) "):
+                buffer.send(*given, **named)
+
+
 @pytest.mark.parametrize("mode", ["block", "always"])
 def test_an_invalid_message_is_refused(
     destination: Destination, tmp_path: Path, mode: Mode
