@@ -102,9 +102,8 @@ class Auditor(Protocol):
 
 
 class Scan:
-    """Frames of a log from a place on. Not thread-safe. It refreshes the log's listing.
-
-    until: the caller wants nothing from this address on, for which no new listing is made.
+    """Frames of a log from a place on. Not thread-safe. It refreshes the log's listing, but not for what begins at
+    `until` or later.
 
     `next` and `peek` raise CodecUnavailable, each time, at records that cannot be decompressed here.
     After an error of ours repeat the call.
@@ -114,9 +113,8 @@ class Scan:
         self, log: Log, place: Place, *, until: int = ADDRESS_END, audit: Auditor | None = None
     ) -> None:
         self.log = log
-        self.most = (
-            GATHERED_BYTES  # bytes of a result of several frames; callers set what they want next
-        )
+        # Bytes of a result of several frames; callers set what they want next.
+        self.most = GATHERED_BYTES
         self._until = until
         self._audit = audit
         self._state: State = Entering(place.slab, place)
@@ -196,11 +194,9 @@ class Scan:
                 pass_on(error)
                 break
             found = out[len(frames)]
-            if (
-                not isinstance(found, RecordFrame)
-                or found.size > room
-                or found.epoch != first.epoch
-            ):
+            if not isinstance(found, RecordFrame) or found.epoch != first.epoch:
+                break
+            if found.size > room:
                 break
             frames.append(found)
             room -= found.size
@@ -309,13 +305,11 @@ class Scan:
     def _leave(self, state: Within, progress: Progress) -> Step:
         """Leaves the slab if another one follows. Otherwise the slab may grow."""
         slab, walker, _ = state
-        if slab.limit is None:
-            if progress.position.address >= self._until:
-                return Step(state, progress, is_last=True)
+        if slab.limit is None and progress.position.address < self._until:
             self.log.refresh_after(slab)
             slab.limit = self.log.limit(slab.base)
-            if slab.limit is None:
-                return Step(state, progress, is_last=True)
+        if slab.limit is None:
+            return Step(state, progress, is_last=True)
         if walker is not None and walker.limit is None:
             walker.limit = slab.limit
             return Step(state, progress)  # first read what was written since the last look

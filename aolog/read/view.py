@@ -260,7 +260,6 @@ class ReaderView:
         if reading is not None and same and not reading.is_read:
             return reading
         self._end_rows()
-        self._scan.most = GATHERED_BYTES  # the last batch may have been smaller
         frame = self._peek(end)
         if frame is not None:
             self.reading = FrameRecords(frame, rows, rows(frame))
@@ -280,9 +279,10 @@ class ReaderView:
             self._scan.replace(reading.end())
             self.reading = None
 
-    def _peek(self, end: int = ADDRESS_END) -> RecordFrame | None:
+    def _peek(self, end: int = ADDRESS_END, most: int = GATHERED_BYTES) -> RecordFrame | None:
         """The next frame, which stays in the scan; None if there is none yet that begins before `end`. Then
-        it ends there at the latest. Reports gaps before it. No frame is being read."""
+        it ends there at the latest. most: as of Scan. Reports gaps before it. No frame is being read."""
+        self._scan.most = most
         while self._position.address < end:
             found = self._scan.peek()
             if found is None:
@@ -347,10 +347,8 @@ class ReaderView:
             if self._position.address >= end:
                 self.report_lost_end()
                 return None
-            self._scan.most = (
-                GATHERED_BYTES if max_bytes is None else min(max_bytes, GATHERED_BYTES)
-            )
-            if self._peek() is None and (until_s is None or not self.wait(until_s)):
+            most = GATHERED_BYTES if max_bytes is None else min(max_bytes, GATHERED_BYTES)
+            if self._peek(most=most) is None and (until_s is None or not self.wait(until_s)):
                 return None
             frames = self._scan.batch(max_bytes)
             made, last = use(Batch(frames)), frames[-1]
