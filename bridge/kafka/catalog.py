@@ -10,12 +10,13 @@ import time
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
@@ -30,7 +31,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from bridge.errors import DestinationError, NoSuchTopic, Unanswered
-from bridge.kafka.client import ANSWER_S, MOCK_CLUSTER, admin_client, away, broker_of, passes, words
+from bridge.kafka.client import (
+    ANSWER_S,
+    MOCK_CLUSTER,
+    admin_client,
+    away,
+    broker_of,
+    consumer,
+    passes,
+    words,
+)
 from bridge.kafka.error_table import UNKNOWN_TOPIC
 
 When: TypeAlias = Literal["earliest", "latest"] | int
@@ -67,7 +77,8 @@ class Catalog:
         self._servers = servers
         self._away: str | None = None  # which broker cannot be reached, and why
         own = {"bootstrap.servers": servers, "error_cb": self._on_error}
-        self._admin = admin_client({**settings, **own})
+        self._settings = {**settings, **own}
+        self._admin = admin_client(self._settings)
         self._is_kafka = False  # as far as it was asked
 
     def _on_error(self, error: KafkaError) -> None:
@@ -161,15 +172,32 @@ class Catalog:
         return {at.metadata for at in self._committed(group, list(places)) if at.metadata}
 
     def _committed(self, group: str, places: list[Place]) -> list[TopicPartition]:
+        """Asks as a consumer: the admin client ends the process where a node answers that it does not coordinate
+        the group (https://github.com/confluentinc/librdkafka/issues/5040)."""
         if not places:
             return []
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in places])
-        ask = partial(self._admin.list_consumer_group_offsets, [asked])
-        return list(self._of_group(ask, group).topic_partitions)
+        with closing(consumer(Consumer, self._settings, group)) as asking:
+
+            def ask() -> list[TopicPartition]:
+                try:
+                    return asking.committed([TopicPartition(*p) for p in places], timeout=ANSWER_S)
+                except KafkaException as error:
+                    raise self._failed(error) from None
+
+            try:
+                return self._of_group(ask)
+            except Unanswered as error:
+                unanswered = error
+        self._describe_group(group)  # names a right that is missing, which the consumer does not
+        raise unanswered
+
+    def _describe_group(self, group: str) -> Any:
+        ask = partial(self._admin.describe_consumer_groups, [group], request_timeout=ANSWER_S)
+        return self._of_group(lambda: self._answer(ask()[group]))
 
     def check_group(self, group: str, protocol: str) -> None:
         """Raises DestinationError if the group has members of another protocol, "classic" or "consumer"."""
-        found = self._of_group(partial(self._admin.describe_consumer_groups, [group]), group)
+        found = self._describe_group(group)
         if found.members and found.type.name.lower() not in {protocol, "unknown"}:
             raise DestinationError(
                 f"group {group!r} uses Kafka's {found.type.name.lower()} group protocol",
@@ -179,7 +207,7 @@ class Catalog:
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Sets the group's committed offsets. Raises DestinationError before any change if the
         group has members, since they would commit over it, or an offset is not in its partition."""
-        described = self._of_group(partial(self._admin.describe_consumer_groups, [group]), group)
+        described = self._describe_group(group)
         if described.state not in {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD}:
             raise DestinationError(
                 f"group {group!r} is {described.state.name.lower()} and has"
@@ -197,8 +225,8 @@ class Catalog:
         wanted = ConsumerGroupTopicPartitions(
             group, [TopicPartition(*place, offset) for place, offset in offsets.items()]
         )
-        ask = partial(self._admin.alter_consumer_group_offsets, [wanted])
-        for at in self._of_group(ask, group).topic_partitions:
+        ask = partial(self._admin.alter_consumer_group_offsets, [wanted], request_timeout=ANSWER_S)
+        for at in self._of_group(lambda: self._answer(ask()[group])).topic_partitions:
             if at.error is not None:
                 raise self._failed(KafkaException(at.error))
 
@@ -238,12 +266,12 @@ class Catalog:
         self._is_kafka = not str(found.cluster_id).startswith(MOCK_CLUSTER)
         return found
 
-    def _of_group(self, ask: Callable[..., dict[str, Future[Any]]], group: str) -> Any:
+    def _of_group(self, ask: Callable[[], _T]) -> _T:
         """The answer of a group's coordinator, which may need a moment to load its groups."""
         until_s = time.monotonic() + ANSWER_S
         while True:
             try:
-                return self._answer(ask(request_timeout=ANSWER_S)[group])
+                return ask()
             except Unanswered:
                 if time.monotonic() > until_s:
                     raise
