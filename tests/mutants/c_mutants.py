@@ -84,6 +84,7 @@ WALKS = "stretch::test_both_halves_survey_and_gather_the_same"
 STOPS = "stretch::test_a_walk_stops_before_a_frame_that_is_not_plain"
 ARRIVE = "producing::test_rows_arrive_as_they_are"
 NOTED = "producing::test_a_message_that_the_broker_refuses_is_noted_with_its_content"
+ONE_PLACE = "arrivals::test_a_run_is_of_one_partition_even_where_offsets_rise"
 SAME = "arrivals::test_columns_are_what_the_client_s_messages_say"
 DROPPED = "producing::test_messages_that_a_producer_drops_are_noted_whatever_queued_them"
 NOT_PLAIN = "producing::test_what_is_not_plain_is_left_to_the_clients_call"
@@ -281,10 +282,14 @@ _ROWS = {
     ),
     "arrivals": (
         ("a run has messages of two topics",
-         "size == most || message->topic != first->topic ||", "size == most ||", SAME),
+         "message->topic != first->topic || message", "message", ONE_PLACE),
         ("a run has messages of two partitions",
          "message->topic != first->topic || message->partition != first->partition",
-         "message->topic != first->topic", SAME),
+         "message->topic != first->topic", ONE_PLACE),
+        ("a run has a message twice", "message->offset <= last ||", "",
+         "arrivals::test_offsets_rise_within_a_run_also_if_the_client_fetches_again"),
+        ("a run has any number of bytes", "bytes >= most_bytes ||", "",
+         "arrivals::test_a_run_of_large_messages_has_fewer"),
         ("messages have the offset of the first of their run", "PyLong_FromLongLong(message->offset)",
          "PyLong_FromLongLong(run->first.message->offset)", SAME),
         ("keys are not taken", "bytes_or_none(message->key, message->key_size)", "Py_NewRef(Py_None)", SAME),

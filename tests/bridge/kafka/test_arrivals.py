@@ -99,6 +99,21 @@ def test_columns_are_what_the_client_s_messages_say(
     assert Counter(map(len, found[0].values())) == {13: 3}
 
 
+def test_a_run_is_of_one_partition_even_where_offsets_rise(embedded_broker: EmbeddedBroker) -> None:
+    begins = dict(zip(PLACES, (0, 10, 20), strict=True))
+    wanted = {place: [b"%s %d" % (place[0].encode(), place[1])] * 10 for place in PLACES}
+    rows = [{**row(i), "value": wanted[place][0]} for i, place in enumerate(PLACES)]
+    produce(
+        embedded_broker,
+        [each for each, n in zip(rows, (10, 20, 30), strict=True) for _ in range(n)],
+    )
+    fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
+    fetcher.assign(begins)
+    runs = taken(fetcher, 30, 30, 1_000)
+    assert {run.place: run.values for run in runs} == wanted
+    fetcher.close()
+
+
 @compiled_only
 def test_a_time_that_cannot_be_kept_is_left_out(embedded_broker: EmbeddedBroker) -> None:
     produce(embedded_broker, [row(0), row(0, timestamp=2**62)])
