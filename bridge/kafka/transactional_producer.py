@@ -188,6 +188,7 @@ class TransactionalProducer:
         call, self._call = self._call, None
         outcome = call.result()
         if isinstance(outcome, Committed):
+            self.connection.serve()  # what was reported before it, perhaps that no broker is connected
             self.connection.acknowledged()
         if outcome is not None:
             self._unanswered = isinstance(outcome, Pending | Broke)
