@@ -187,12 +187,13 @@ class TransactionalProducer:
             return
         call, self._call = self._call, None
         outcome = call.result()
-        if isinstance(outcome, Committed):
-            self.connection.serve()  # what was reported before it, perhaps that no broker is connected
-            self.connection.acknowledged()
         if outcome is not None:
             self._unanswered = isinstance(outcome, Pending | Broke)
-            yield self._with_its_reason(outcome)
+            event = self._with_its_reason(outcome)
+            if isinstance(outcome, Committed):
+                self.connection.serve()  # what was reported before it, perhaps that no broker answers
+                self.connection.acknowledged()
+            yield event
 
     def _with_its_reason(self, outcome: TransactionEvent) -> TransactionEvent:
         """The failure that was reported during the call, if it says more than the call's outcome."""
