@@ -33,10 +33,10 @@ class Sent(NamedTuple):
 
 def any_up(statistics: Mapping[str, Any]) -> bool:
     """Whether a broker of the cluster is connected: not a bootstrap server, but perhaps a coordinator."""
-    brokers = (
-        b for b in statistics["brokers"].values() if b["nodeid"] >= 0 or b["source"] == "logical"
+    return any(
+        broker["state"] == "UP" and (broker["nodeid"] >= 0 or broker["source"] == "logical")
+        for broker in statistics["brokers"].values()
     )
-    return any(broker["state"] == "UP" for broker in brokers)
 
 
 def connecting_to(statistics: Mapping[str, Any]) -> str | None:
