@@ -165,8 +165,9 @@ def test_poison_that_the_cluster_names_costs_a_connection_for_many(
     name = topic(1, {"cleanup.policy": "compact", "retention.ms": "-1"})
     poison = fill_with_keyless(log, 200, 50)
     # A request with one poison record names none. So no request may be sent half full where a busy
-    # machine queues slowly. A quiet one takes 23 and 9 connections.
-    assert drain(name, delivery, settings={"linger.ms": "100"}) < len(poison) / 4
+    # machine queues slowly. A quiet one takes 23 connections at least once, and 9 exactly once.
+    for_each = {"at_least_once": 5, "exactly_once": 8}[delivery]
+    assert drain(name, delivery, settings={"linger.ms": "100"}) < len(poison) / for_each
     check(log, poison, committed_in(kafka, name), name, "INVALID_RECORD")
 
 
