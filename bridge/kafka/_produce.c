@@ -10,6 +10,7 @@
 
 #include "_arrivals.h"
 #include "_failures.h"
+#include "_messages.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -151,44 +152,14 @@ topic_of(Queue *queue, PyObject *name)
 /* --- values -------------------------------------------------------------------------------- */
 
 /* The values of all rows: a list of objects, or of columns of bytes, one after the other. Of a column the
- * one with the last row is open. Each is (validity or None, offsets u32, data), as Arrow has them. */
+ * one with the last row is open. */
 typedef struct {
     PyObject *list;
     int columns;
     Py_ssize_t next;       /* the column after the open one */
     Py_ssize_t first, end; /* rows of the open one */
-    Py_buffer validity, offsets, data;
+    Column open;
 } Values;
-
-static void
-close_column(Values *values)
-{
-    PyBuffer_Release(&values->validity);
-    PyBuffer_Release(&values->offsets);
-    PyBuffer_Release(&values->data);
-}
-
-/* Opens the next column. 0 and an exception on an error. */
-static int
-open_column(Values *values)
-{
-    PyObject *column = PyList_GetItem(values->list, values->next), *validity, *offsets, *data;
-    close_column(values);
-    if (column == NULL || !PyArg_ParseTuple(column, "OOO", &validity, &offsets, &data) ||
-        PyObject_GetBuffer(offsets, &values->offsets, PyBUF_SIMPLE) < 0 ||
-        PyObject_GetBuffer(data, &values->data, PyBUF_SIMPLE) < 0 ||
-        (validity != Py_None && PyObject_GetBuffer(validity, &values->validity, PyBUF_SIMPLE) < 0))
-        return 0;
-    Py_ssize_t count = values->offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-    if (count < 0 || (validity != Py_None && values->validity.len < (count + 7) / 8)) {
-        PyErr_SetString(PyExc_ValueError, "a column has fewer entries than it should");
-        return 0;
-    }
-    values->next++;
-    values->first = values->end;
-    values->end += count;
-    return 1;
-}
 
 /* What an object's bytes are, NULL for None; 0 if it has none. */
 static int
@@ -213,24 +184,15 @@ value_of(Values *values, Py_ssize_t i, const char **bytes, size_t *size)
         PyObject *object = PyList_GetItem(values->list, i);
         return object == NULL ? -1 : bytes_of(object, bytes, size);
     }
-    while (i >= values->end)
-        if (!open_column(values))
+    while (i >= values->end) {
+        close_column(&values->open);
+        if (!open_column(PyList_GetItem(values->list, values->next), &values->open))
             return -1;
-    i -= values->first;
-    *bytes = NULL;
-    *size = 0;
-    const unsigned char *bits = values->validity.buf;
-    if (bits != NULL && !(bits[i >> 3] >> (i & 7) & 1))
-        return 1;
-    uint32_t cuts[2];
-    memcpy(cuts, (const char *)values->offsets.buf + i * (Py_ssize_t)sizeof cuts[0], sizeof cuts);
-    if (cuts[1] < cuts[0] || cuts[1] > (size_t)values->data.len) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return -1;
+        values->next++;
+        values->first = values->end;
+        values->end += values->open.entries;
     }
-    *bytes = (const char *)values->data.buf + cuts[0];
-    *size = cuts[1] - cuts[0];
-    return 1;
+    return entry_of(&values->open, i - values->first, bytes, size) ? 1 : -1;
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -306,7 +268,7 @@ put(PyObject *module, PyObject *args)
     while (taken == 1 && at < end)
         if ((taken = take(queue, &rows, at)) == 1)
             at++;
-    close_column(&rows.values);
+    close_column(&rows.values.open);
     PyBuffer_Release(&rows.stamps);
     PyBuffer_Release(&rows.times);
     return taken < 0 ? NULL : PyLong_FromSsize_t(at);
@@ -612,6 +574,9 @@ static PyMethodDef methods[] = {
     {"put", put, METH_VARARGS,
      "put(queue, lanes, values, keys, callbacks, times_ms, (name, size, stamps), at, end, kept): queues rows, up "
      "to one that it does not take. Returns its index, or the end. kept: the client reads the values where they are."},
+    {"messages", messages_of, METH_VARARGS,
+     "messages(frames, values, count, source): addresses, topics, keys, sizes, times_ms, stamps of the records of plain "
+     "frames, of which values are the columns. See messages.py."},
     {"keep", keep, METH_O,
      "keep(columns): keeps the values of columns where they are, until `release` gets what this returns."},
     {"release", release, METH_O,

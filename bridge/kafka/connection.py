@@ -198,12 +198,10 @@ class Connection:
         try:
             self.opened.put(messages)
         except BufferError:
-            return Put(messages.at - 1 - first, None)
+            pass
         except KafkaException as failure:
-            error = failure.args[0]
-        else:
-            return Put(messages.at - first, None)
-        return self.not_queued(error, messages.at - 1 - first, later=later)
+            return self.not_queued(failure.args[0], messages.at - first, later=later)
+        return Put(messages.at - first, None)
 
     def not_queued(self, error: KafkaError, sent: int, *, later: int) -> Put:
         """After so many records, one was not queued. later: the code of an error whose cause is reported later."""

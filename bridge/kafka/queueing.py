@@ -9,20 +9,15 @@ raises the error. It can also note the messages that fail, so that none needs a 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import starmap
 from typing import Any, TypeAlias
 
 from confluent_kafka import Producer
 
-from aolog.format.columns import BinaryColumn
 from bridge.kafka.kept_values import VALUE_BYTES_MIN, Held
 from bridge.kafka.message_rows import MessageRows
 from bridge.kafka.plugin import FAILURES, NOTHING, plugin
-
-_REFUSED_MAX = 2
 
 Failure: TypeAlias = "tuple[bytes, bytes | None, bytes | None, int]"
 """Topic, value and key of a message, and the code of its error."""
@@ -58,26 +53,21 @@ class RowProducer(Producer):
                 self.queue_all = partial(half.produce_all, queue)
 
     def put(self, rows: MessageRows) -> None:
-        """Queues all of them, in order. Raises what `produce` raises, about the row before `rows.at`."""
+        """Queues all of them, in order. Raises what `produce` raises, about the row at `rows.at`."""
         put, columns = self._put, rows.columns()
-        refused = 0  # in succession: then the next one will be refused too
-        while put is not None and columns is not None and refused < _REFUSED_MAX:
-            at = rows.at
-            rows.skip_to(put(*columns, at, rows.end, rows.is_kept))
-            refused = refused + 1 if rows.at == at else 0
-            row = next(rows.calls(1), None)
-            if row is None:
+        while True:
+            if put is not None and columns is not None:
+                rows.at = put(*columns, rows.at, rows.end, rows.is_kept)
+            if rows.at >= rows.end:
                 return
-            self.produce(*row)
-        deque(starmap(self.produce, rows.calls(rows.end)), maxlen=0)  # faster than a Python loop
+            self.produce(*rows.call(rows.at))
+            rows.at += 1
 
     def keep(self, rows: MessageRows, size_max: int) -> Held | None:
         """Keeps the rows' values where they are for `put`, which copies none then: until they are released. None: they
         are to be copied, as they are no columns, too short, or larger than size_max together."""
         values: list[Any] = rows.messages.values
-        if self._keep is None or rows.columns() is None:
-            return None
-        if not values or not isinstance(values[0], BinaryColumn):
+        if self._keep is None or not rows.messages.firsts:
             return None
         size = sum(len(column.data) for column in values)
         if not VALUE_BYTES_MIN * rows.messages.records <= size <= size_max:

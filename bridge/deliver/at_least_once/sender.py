@@ -54,7 +54,6 @@ class Sender:
                 producer.connection.serve()
             rows.end = min(begin + SERVE_EVERY, records)
             put = producer.put(rows)
-            rows.skip_to(begin + put.records)
             if put.refusal is not None:
                 return rows.messages.addresses[rows.at], put.refusal
             if rows.at < rows.end:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from itertools import accumulate
 from typing import Any
 
+from aolog.format.columns import BinaryColumn
 from bridge.kafka.lane import LaneKey
 from bridge.kafka.message_rows import MessageRows
 from bridge.kafka.messages import Messages
@@ -27,5 +29,8 @@ def rows_of(
     first: int = 0,
 ) -> MessageRows:
     numbers, times = array("q", range(8)), array("q", range(MS, MS + 8))
-    found = Messages(numbers, [None] * 8, keys, values, numbers, times, b"".join(STAMPS), headers)
+    stamps, firsts = b"".join(STAMPS), list[int]()
+    if isinstance(values[0], BinaryColumn):
+        *firsts, _ = accumulate((column.entries for column in values), initial=0)
+    found = Messages(numbers, [None] * 8, keys, values, numbers, times, stamps, headers, firsts)
     return MessageRows(found, lanes, first, 8, callbacks)

@@ -55,7 +55,7 @@ def said_by(batch: Batch) -> list[tuple[Any, ...]]:
 
 def part_of(messages: Messages, begin: int, end: int) -> list[tuple[Any, ...]]:
     lanes: list[LaneKey] = [("t", 3)] * messages.records
-    return list(MessageRows(messages, lanes, begin, end, None).calls(end))
+    return list(map(MessageRows(messages, lanes, begin, end, None).call, range(begin, end)))
 
 
 @pytest.mark.parametrize("batch_bytes", [1 << 16, 2000, 100, 0])

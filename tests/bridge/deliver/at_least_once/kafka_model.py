@@ -222,13 +222,15 @@ class Client:
         return report
 
     def put(self, rows: Any) -> Put:
-        count = 0
-        for topic, value, key, partition, callback, _, _, headers in rows.calls(rows.end):
+        begin = rows.at
+        for topic, value, key, partition, callback, _, _, headers in map(
+            rows.call, range(begin, rows.end)
+        ):
             (stamp,) = (of for name, of in headers if name == HEADER_NAME)
             out = Outgoing(Message(stamp, key, value), callback)
             self._queues.setdefault((topic, partition), deque()).append(out)
-            count += 1
-        return Put(count, None)
+        rows.at = rows.end
+        return Put(rows.end - begin, None)
 
     def poll(self, _: float) -> Iterator[KafkaEvent]:
         while self._events:
