@@ -2,7 +2,7 @@
 
 The configuration, heartbeats and errors are those of Producer and Consumer. Differences: a producer's
 `send` returns when the message is acknowledged, and many may be awaited at once; its signing is refused; a
-consumer has neither `fetch` nor `backfill`. Make both inside a running loop.
+consumer has no `backfill`. Make both inside a running loop.
 """
 
 from __future__ import annotations

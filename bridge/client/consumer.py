@@ -28,7 +28,7 @@ from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
 from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
 from bridge.kafka.consumed import Omissions
-from bridge.kafka.error_table import Kind, kind_of, row_of
+from bridge.kafka.error_table import row_of
 from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Consumer:
         self._watch = HeartbeatWatch(
             options.heartbeat_s, on_heartbeat=on_heartbeat, on_overdue=on_overdue
         )
-        self._topics: list[str] = []
+        self._topics: list[str] = []  # names, and patterns, which begin with ^
         self._failure: AologError | None = None  # raised by the next poll
         self._waiting = Waiting()
         self._received = self._dropped = 0
@@ -93,11 +93,6 @@ class Consumer:
             self._waiting.say(self.last_error)
 
     # --- subscription -------------------------------------------------------------------------
-
-    @property
-    def topics(self) -> list[str]:
-        """What is subscribed: names, and patterns, which begin with ^."""
-        return list(self._topics)
 
     def subscribe(self, topics: str | re.Pattern[str] | Iterable[str | re.Pattern[str]]) -> None:
         """These topics from now on, and no others. A compiled pattern, or a text that begins with ^,
@@ -169,7 +164,8 @@ class Consumer:
             records = self._records(messages)
             self._watch.overdue()
             if records:
-                self._positions.note(records)
+                for each in records:
+                    self._positions.passed(each.topic, each.partition, each.offset)
                 self._received += len(records)
                 self._waiting.over()
                 return records
@@ -250,53 +246,6 @@ class Consumer:
         while True:
             yield from self.poll_records(-1)
 
-    def fetch(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        *,
-        max_records: int = 1,
-        timeout_ms: float = 5_000,
-    ) -> list[Received]:
-        """Records of one partition from an offset on, apart from the subscription: no group and no
-        position are concerned. Heartbeats are records here. Fewer than max_records at the end of the
-        partition. Raises ReceiveFailed, also for an offset that is gone and without an answer."""
-        self._check()
-        if not is_topic_name(topic):
-            raise MissingTopic([f"{topic!r} is not a topic's name"])
-        until_s = until(timeout_ms)
-        reader = made(
-            KafkaConsumer,
-            {
-                **self._settings, "enable.partition.eof": True, _RESET: "error",
-                "enable.auto.commit": False,
-            },
-        )  # fmt: skip  # one call
-        found: list[Received] = []
-        try:
-            reader.assign([TopicPartition(topic, partition, offset)])
-            while len(found) < max_records:
-                with interruptible():
-                    message = reader.poll(_SLICE_S)
-                if message is None:
-                    if until_s is not None and time.monotonic() >= until_s:
-                        raise receive_failed(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 -- a public name
-                    continue
-                error = message.error()
-                if error is None:
-                    found.append(received(message, self._omissions))
-                elif error.name() == "_PARTITION_EOF":
-                    break
-                elif (
-                    ends_consumer(error, resets=False)
-                    or kind_of(error.name()) is Kind.TOPIC_MISSING
-                ):
-                    raise receive_failed(error)
-        finally:
-            reader.close()
-        return found
-
     def commit(self) -> None:
         """Commits the positions after the records that were returned, and waits for it. Raises
         ReceiveFailed."""
@@ -341,7 +290,7 @@ class Consumer:
             "received": self._received,
             "dropped": self._dropped,
             "headers_left_out": self._omissions.headers,
-            "topics": self.topics,
+            "topics": list(self._topics),
             "heartbeats_received": self._watch.received,
             "heartbeats": self._watch.status(),
             "last_error": self.last_error,

@@ -17,7 +17,6 @@ from bridge.kafka.client import ANSWER_S, words
 
 if TYPE_CHECKING:
     from bridge.client.files.log_tap import LogTap
-    from bridge.client.received import Received
     from bridge.kafka.catalog import Place
 
 _log = logging.getLogger("bridge.client")
@@ -94,13 +93,8 @@ class Positions:
 
     # --- how far the program has come ---------------------------------------------------------
 
-    def note(self, records: Iterable[Received]) -> None:
-        """These are returned to the program."""
-        for record in records:
-            self._returned[record.topic, record.partition] = record.offset + 1
-
     def passed(self, topic: str, partition: int, offset: int) -> None:
-        """A record that is not returned: a heartbeat, or one that was dropped."""
+        """A record that is returned to the program, or never: a heartbeat, or one that was dropped."""
         self._returned[topic, partition] = offset + 1
 
     def store(self) -> None:

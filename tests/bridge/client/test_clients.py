@@ -380,8 +380,6 @@ def test_a_record_with_a_header_that_has_no_name_is_returned_and_the_header_coun
     assert third.timestamp is not None
     assert consumer.status()["headers_left_out"] == 1
     assert f"{topic}/0@0: left out: 1 header whose name is not UTF-8" in caplog.messages
-    (again,) = consumer.fetch(topic, 0, 0)
-    assert again == first
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -451,18 +449,6 @@ def test_without_automatic_commits_only_commit_moves_the_group(producer, consume
     assert drained(first, 1) == [b"1"]
     first.close()
     assert drained(consume(topic, group="manual", **options), 1) == [b"1"]
-
-
-def test_fetch_reads_one_partition_from_an_offset_and_moves_no_position(producer, consume, topic):
-    for i in range(5):
-        producer.send(topic, b"%d" % i, partition=3)
-    consumer = consume()
-    found = consumer.fetch(topic, 3, 2, max_records=2)
-    assert [(r.offset, r.value) for r in found] == [(2, b"2"), (3, b"3")]
-    assert [r.offset for r in consumer.fetch(topic, 3, 4, max_records=10)] == [4]
-    with pytest.raises(ReceiveFailed) as caught:
-        consumer.fetch(topic, 3, 99)
-    assert caught.value.details["kafka_code"] in {"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"}
 
 
 def test_a_consumer_whose_group_refuses_it_for_ever_says_so(cluster, producer, consume, topic):
