@@ -5,7 +5,7 @@ This room does not know how a log is delivered: files go through a log and the b
 
 Read in this order: errors, properties (the Java client's and kafka-fast's keys), config, connection;
 compiled (the half in C), delivery and producer; received, positions, heartbeat and consumer; aio (asyncio);
-signing; metrics; consume_command; then the two packages. Each name is loaded when it is used: Kafka's client
+signing; consume_command; then the two packages. Each name is loaded when it is used: Kafka's client
 takes a while to import.
 """
 

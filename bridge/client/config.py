@@ -28,13 +28,12 @@ from bridge.client.errors import (
     BrokenJSON,
     MissingTopic,
     NoDirectory,
-    Problem,
     UnknownKey,
     WrongType,
     refuse,
 )
 from bridge.client.properties import IGNORED, REFUSED, RENAMED, Side, Translation, translate
-from bridge.config.load import nearest
+from bridge.config.load import nearest, refuse_constant
 from bridge.config.models import StrictTable
 from bridge.config.names import check_servers
 from bridge.config.secrets import read_text
@@ -180,7 +179,7 @@ def parse(text: str) -> tuple[Any, list[str]]:
 
     plain = _STRING_OR_SPARE_COMMA.sub(_blanked, _STRING_OR_COMMENT.sub(_blanked, text))
     try:
-        found = json.loads(plain, object_pairs_hook=table, parse_constant=_refuse_constant)
+        found = json.loads(plain, object_pairs_hook=table, parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     return found, notices
@@ -192,10 +191,6 @@ def _blanked(match: re.Match[str]) -> str:
     return found if found.startswith('"') else " " * len(found)
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
 def validated(model: type[TableT], raw: object, path: str | None) -> TableT:
     """Raises an error with all problems."""
     try:
@@ -205,20 +200,20 @@ def validated(model: type[TableT], raw: object, path: str | None) -> TableT:
         raise AssertionError from error  # a ValidationError has errors
 
 
-def _problem(found: Any) -> Problem:
+def _problem(found: Any) -> WrongConfiguration:
     names = [str(part) for part in found["loc"]]
     where = ".".join(names) or "the configuration"
     if found["type"] == "extra_forbidden":
         tables = (ClientTable, SigningTable, _TopicTable, _Application)
         known = [to_pascal(name) for table in tables for name in table.model_fields]
-        return Problem(UnknownKey, f"{where}: unknown key{nearest(names[-1], known)}")
+        return UnknownKey([f"{where}: unknown key{nearest(names[-1], known)}"])
     kind: type[WrongConfiguration] = WrongType
     message = found["msg"][0].lower() + found["msg"][1:]
     if found["type"] == "missing":
         kind, message = WrongConfiguration, "is missing"
     if names and names[0] in {"Topic", "TopicList"}:
         kind = MissingTopic
-    return Problem(kind, f"{where}: {message}")
+    return kind([f"{where}: {message}"])
 
 
 def options_of(
@@ -232,10 +227,10 @@ def options_of(
     notices: list[str] | None = None,
 ) -> Options:
     """A client's table, checked whole. more: properties of a TopicConfig. Raises as `load`."""
-    problems: list[Problem] = []
+    problems: list[WrongConfiguration] = []
     wanted = "ProducerConfig" if side == "producer" else "ConsumerConfig"
     if table.type.removeprefix("Kafka") != wanted:
-        problems.append(Problem(WrongType, f"Type: is {table.type}, and a {side} takes {wanted}"))
+        problems.append(WrongType([f"Type: is {table.type}, and a {side} takes {wanted}"]))
     found: list[Translation] = []  # of all topics, then of each in table.topics
     for own in ({}, *table.topics.values()):
         plain, wrong = _plain({**table.properties, **(more or {}), **own}, base)
@@ -243,13 +238,11 @@ def options_of(
         problems += [*wrong, *found[-1].problems]
     done, *of_topics = found
     if side == "consumer" and table.topics:
-        problems.append(
-            Problem(UnknownKey, "Topics: only a producer has settings of single topics")
-        )
+        problems.append(UnknownKey(["Topics: only a producer has settings of single topics"]))
     problems += _lacking(done.settings, side)
     for each in found:  # what is wrong together may follow from a problem above
         refused = check_settings(each.settings, side)
-        problems += [one for one in refused if not problems or one.kind is UnknownKey]
+        problems += [one for one in refused if not problems or isinstance(one, UnknownKey)]
     refuse(problems, path)
     topic_settings = {t: one.settings for t, one in zip(table.topics, of_topics, strict=True)}
     return Options(
@@ -258,21 +251,21 @@ def options_of(
     )  # fmt: skip  # one call
 
 
-def _lacking(settings: Mapping[str, str], side: Side) -> list[Problem]:
+def _lacking(settings: Mapping[str, str], side: Side) -> list[WrongConfiguration]:
     problems = []
     if "bootstrap.servers" not in settings:
-        problems.append(Problem(WrongConfiguration, "bootstrap.servers: is missing"))
+        problems.append(WrongConfiguration(["bootstrap.servers: is missing"]))
     else:
         try:
             check_servers(settings["bootstrap.servers"])
         except AologError as error:
-            problems.append(Problem(WrongType, str(error).replace("_", ".", 1)))
+            problems.append(WrongType([str(error).replace("_", ".", 1)]))
     if side == "consumer" and not settings.get("group.id"):
-        problems.append(Problem(WrongConfiguration, "group.id: is missing"))
+        problems.append(WrongConfiguration(["group.id: is missing"]))
     return problems
 
 
-def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[Problem]]:
+def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[WrongConfiguration]]:
     """Texts by key: lists of servers become one text, and references to secrets their value."""
     laid: dict[str, Any] = {}
     for name, value in given.items():
@@ -284,7 +277,7 @@ def _plain(given: Mapping[str, Any], base: Path) -> tuple[dict[str, str], list[P
         else:
             laid[key] = value
     found, wrong = read_settings(laid, base)
-    problems = [Problem(WrongType, text) for text in wrong]
+    problems: list[WrongConfiguration] = [WrongType([text]) for text in wrong]
     return {key: setting.value.get_secret_value() for key, setting in found.items()}, problems
 
 
@@ -299,9 +292,9 @@ def _servers(value: object) -> object:
     return ",".join(named)
 
 
-def check_directory(path: Path, key: str) -> list[Problem]:
+def check_directory(path: Path, key: str) -> list[WrongConfiguration]:
     """What is wrong with a directory that has to exist."""
     if path.is_dir():
         return []
     what = "is not a directory" if path.exists() else "does not exist"
-    return [Problem(NoDirectory, f"{key}: {path} {what}")]
+    return [NoDirectory([f"{key}: {path} {what}"])]

@@ -1,4 +1,4 @@
-"""What the clients share of librdkafka: defaults, the check of settings, errors in words.
+"""What Producer and Consumer share: defaults, the check of settings, log lines about waiting, metrics.
 
 The settings are checked with a client that has no servers: it connects to nothing.
 """
@@ -6,15 +6,16 @@ The settings are checked with a client that has no servers: it connects to nothi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from bridge.client.errors import Problem, UnknownKey, WrongType
+from bridge.client.errors import UnknownKey, WrongType
 from bridge.client.properties import Side
 from bridge.config.settings import refused_keys
+from bridge.errors import WrongConfiguration
 from bridge.kafka.client import made, words
 from bridge.kafka.client_queue import QUEUE_KBYTES
 from bridge.kafka.known_settings import meant
@@ -22,20 +23,27 @@ from bridge.kafka.setting_files import unreadable_file
 
 _log = logging.getLogger("bridge.client")
 _SAID_MAX = 20  # causes until something arrives: a broker's name may be in each
-_DEFAULTS: dict[str, dict[str, object]] = {
-    "producer": {
-        "client.id": "aolog-client",
-        "partitioner": "murmur2_random",  # keys go where the Java client's go
-        "delivery.timeout.ms": 120_000,  # the Java client's default; librdkafka's is five minutes
-        "socket.keepalive.enable": True,
-        QUEUE_KBYTES: 1 << 20,  # librdkafka's default
-    },
-    "consumer": {
-        "client.id": "aolog-client",
-        "enable.auto.offset.store": False,  # a position is stored at the next poll, as Java does
-        "topic.metadata.refresh.interval.ms": 5_000,  # a new topic is found within 5 s
-        "socket.keepalive.enable": True,
-    },
+PRODUCER_DEFAULTS: dict[str, Any] = {
+    "client.id": "aolog-client",
+    "partitioner": "murmur2_random",  # keys go where the Java client's go
+    "delivery.timeout.ms": 120_000,  # the Java client's default; librdkafka's is five minutes
+    "socket.keepalive.enable": True,
+    QUEUE_KBYTES: 1 << 20,  # librdkafka's default
+}
+CONSUMER_DEFAULTS: dict[str, Any] = {
+    "client.id": "aolog-client",
+    "enable.auto.offset.store": False,  # a position is stored at the next poll, as Java does
+    "topic.metadata.refresh.interval.ms": 5_000,  # a new topic is found within 5 s
+    "socket.keepalive.enable": True,
+}
+_HELP = {
+    "sent": "Messages given to librdkafka.",
+    "failed": "Messages that were not acknowledged.",
+    "received": "Records returned to the program.",
+    "dropped": "Records dropped because of their signature.",
+    "headers_left_out": "Headers left out of records, since their names are not UTF-8.",
+    "heartbeats_sent": "Heartbeats sent.",
+    "heartbeats_received": "Heartbeats received.",
 }
 
 
@@ -66,17 +74,12 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
-def client_settings(given: Mapping[str, str], side: Side) -> dict[str, Any]:
-    """With the defaults below what is given."""
-    return {**_DEFAULTS[side], **given}
-
-
-def check_settings(settings: Mapping[str, str], side: Side) -> list[Problem]:
+def check_settings(settings: Mapping[str, str], side: Side) -> list[WrongConfiguration]:
     """What librdkafka refuses: each key alone, or what their combination does."""
     return [
-        Problem(UnknownKey, _unknown(key))
+        UnknownKey([_unknown(key)])
         if "No such configuration property" in said
-        else Problem(WrongType, f"{key or 'Properties'}: {said}")
+        else WrongType([f"{key or 'Properties'}: {said}"])
         for key, said in refused_keys(settings, lambda part: _refusal(part, side)).items()
     ]
 
@@ -99,3 +102,30 @@ def _refusal(settings: Mapping[str, str], side: Side) -> str | None:
     except (KafkaException, ValueError, TypeError) as error:
         return words(error)
     return None
+
+
+def families(
+    side: str, status: Mapping[str, Any], heartbeats: Sequence[Mapping[str, Any]]
+) -> Iterator[Any]:
+    """Metric families of prometheus_client. heartbeats: rows of HeartbeatWatch.status."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for name, text in _HELP.items():
+        if name in status:
+            family = CounterMetricFamily(f"aolog_client_{name}", text, labels=["client"])
+            family.add_metric([side], status[name])
+            yield family
+    age = GaugeMetricFamily(
+        "aolog_client_heartbeat_age_seconds", "Age of the last heartbeat.", labels=["topic", "from"]
+    )
+    overdue = GaugeMetricFamily(
+        "aolog_client_heartbeat_overdue",
+        "1 for a heartbeat that is overdue.",
+        labels=["topic", "from"],
+    )
+    for row in heartbeats:
+        age.add_metric([row["topic"], row["client_id"]], row["age_s"])
+        overdue.add_metric([row["topic"], row["client_id"]], float(row["overdue"]))
+    if heartbeats:
+        yield age
+        yield overdue

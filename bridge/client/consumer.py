@@ -20,18 +20,19 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from aolog.errors import AologError, UsageError, not_copied
 from bridge.client.config import Source, load
-from bridge.client.connection import Waiting, client_settings, interruptible
+from bridge.client.connection import CONSUMER_DEFAULTS, Waiting, families, interruptible
 from bridge.client.errors import ClientClosed, MissingTopic, ReceiveFailed
 from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, Silence, heartbeat_in
-from bridge.client.metrics import families
-from bridge.client.positions import Positions, is_incremental
+from bridge.client.positions import Positions
 from bridge.client.received import Received, received
+from bridge.client.signing import keys_of, verify
 from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.error_table import row_of
 from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
+    from aolog.format.signature import Keys
     from bridge.client.files.log_tap import LogTap
     from bridge.kafka.catalog import Place
 
@@ -61,20 +62,17 @@ class Consumer:
         options = load(source, "consumer")
         self.notices = options.notices
         self._poll_records = options.poll_records
-        self._settings: dict[str, Any] = client_settings(options.settings, "consumer")
+        self._settings = {**CONSUMER_DEFAULTS, **options.settings}
         automatic = str(self._settings.get("enable.auto.commit", "true"))
         self._is_automatic = automatic.lower() in _TRUE
         self._resets = str(self._settings.get(_RESET, "latest")).lower() != "error"
-        self._verifier = None
+        self._keys: Keys | None = None
         if options.signing is not None:
-            from bridge.client.signing import verifier_of
-
-            self._verifier = verifier_of(options.signing, options.base)
+            self._keys = keys_of(options.signing, options.base)
+            self._drops = options.signing.on_failure == "drop"
         self.last_error: str | None = None
         self._consumer = made(KafkaConsumer, {**self._settings, "error_cb": self._on_error})
-        self._positions = Positions(
-            self._consumer, incremental=is_incremental(self._settings), keeper=keeper
-        )
+        self._positions = Positions(self._consumer, self._settings, keeper)
         self._watch = HeartbeatWatch(
             options.heartbeat_s, on_heartbeat=on_heartbeat, on_overdue=on_overdue
         )
@@ -203,11 +201,11 @@ class Consumer:
 
     def _take(self, message: Any, records: list[Received]) -> None:
         record = received(message, self._omissions)
-        if self._verifier is not None:
+        if self._keys is not None:
             try:
-                self._verifier.check(message)
+                verify(self._keys, message)
             except AologError as error:
-                if self._verifier.drops:
+                if self._drops:
                     self._dropped += 1
                     _log.error("dropped: %s", error)
                 else:

@@ -7,7 +7,6 @@ several kinds, it is a `WrongConfiguration` with all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from aolog.errors import CorruptionError, UsageError
 from bridge.errors import DestinationError, WrongConfiguration
@@ -92,16 +91,9 @@ class SignatureMissing(CorruptionError):
     code = "signature_missing"
 
 
-class Problem(NamedTuple):
-    """A mistake in a configuration: its kind, and a sentence that begins with the key."""
-
-    kind: type[WrongConfiguration]
-    text: str
-
-
-def refuse(problems: Sequence[Problem], path: str | None = None) -> None:
-    """Raises an error for all problems, of their class if they share one. None: does nothing."""
-    if problems:
-        kinds = {problem.kind for problem in problems}
+def refuse(mistakes: Sequence[WrongConfiguration], path: str | None = None) -> None:
+    """Raises one error for all mistakes, of their class if they share one. None: does nothing."""
+    if mistakes:
+        kinds = {type(each) for each in mistakes}
         kind = kinds.pop() if len(kinds) == 1 else WrongConfiguration
-        raise kind([problem.text for problem in problems], path=path)
+        raise kind([text for each in mistakes for text in each.problems], path=path)

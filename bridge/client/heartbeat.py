@@ -79,15 +79,11 @@ class HeartbeatSender:
         """From now on this topic gets heartbeats. From any thread."""
         self._topics.add(topic)
 
-    def message(self, topic: str) -> bytes:
-        """A heartbeat of this moment."""
-        return make_heartbeat(topic, self._client_id).to_json()
-
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             for topic in sorted(self._topics):
                 try:
-                    self._send(topic, self.message(topic))
+                    self._send(topic, make_heartbeat(topic, self._client_id).to_json())
                     self.sent += 1
                 except AologError as error:
                     _log.warning("heartbeat: %s", error)

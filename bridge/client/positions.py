@@ -25,9 +25,12 @@ _log = logging.getLogger("bridge.client")
 class Positions:
     """keeper: of positions of its own; None: what the group has committed counts."""
 
-    def __init__(self, consumer: Consumer, *, incremental: bool, keeper: LogTap | None) -> None:
+    def __init__(self, consumer: Consumer, settings: dict[str, Any], keeper: LogTap | None) -> None:
         self._consumer = consumer
-        self._incremental = incremental
+        self._incremental = (  # whether the group's protocol assigns partitions one by one
+            "cooperative" in str(settings.get("partition.assignment.strategy", ""))
+            or str(settings.get("group.protocol")).lower() == "consumer"
+        )
         self._keeper = keeper
         self._since_ms: int | None = None
         self._moved: set[Place] = set()  # partitions that began at _since_ms
@@ -116,11 +119,3 @@ class Positions:
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         self._returned.clear()
-
-
-def is_incremental(settings: dict[str, Any]) -> bool:
-    """Whether the group's protocol assigns partitions one by one."""
-    return (
-        "cooperative" in str(settings.get("partition.assignment.strategy", ""))
-        or str(settings.get("group.protocol")).lower() == "consumer"
-    )

@@ -18,12 +18,11 @@ from confluent_kafka import Producer as KafkaProducer
 
 from aolog.errors import RecordRefused, counted, not_copied
 from bridge.client.config import Source, load
-from bridge.client.connection import Waiting, client_settings, interruptible
+from bridge.client.connection import PRODUCER_DEFAULTS, Waiting, families, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
-from bridge.client.heartbeat import HeartbeatSender
-from bridge.client.metrics import families
-from bridge.client.signing import Sign
+from bridge.client.heartbeat import HeartbeatSender, make_heartbeat
+from bridge.client.signing import Sign, signer_of
 from bridge.kafka.client import ALL_DOWN, away, let_go, made
 from bridge.kafka.client_queue import over_queue, queue_kbytes_of
 from bridge.kafka.headers import client_headers
@@ -50,8 +49,6 @@ class Producer:
         self._is_sync = options.is_sync
         self._sign: Sign | None = None
         if options.signing is not None:
-            from bridge.client.signing import signer_of
-
             self._sign = signer_of(options.signing, options.base)
         self._servers = options.settings["bootstrap.servers"]
         self.last_error: str | None = None
@@ -66,12 +63,12 @@ class Producer:
         self._is_closed = False
         self._all_routes: list[Route] = []  # also once it is closed
         self._routes: dict[str, Route] = {}  # of topics that were sent to; none once it is closed
-        client_id = options.settings.get("client.id", "aolog-client")
+        self._client_id = client_id = {**PRODUCER_DEFAULTS, **options.settings}["client.id"]
         self._heartbeats = HeartbeatSender(client_id, options.heartbeat_s, self._send_heartbeat)
 
     def _make(self, settings: dict[str, str]) -> KafkaProducer:
         fast = {"linger.ms": 0} if self._is_sync else {}  # nothing to wait for
-        with_defaults: dict[str, Any] = {**fast, **client_settings(settings, "producer")}
+        with_defaults: dict[str, Any] = {**fast, **PRODUCER_DEFAULTS, **settings}
         producer = made(KafkaProducer, {**with_defaults, "error_cb": self._on_error})
         self._queue_kbytes[producer] = queue_kbytes_of(with_defaults)
         return producer
@@ -174,7 +171,7 @@ class Producer:
     def send_heartbeat(self, topic: str) -> Delivery:
         """Sends a heartbeat at once. With `HeartbeatInterval` each topic that was sent to gets one
         at that interval without this call."""
-        return self.send(topic, self._heartbeats.message(topic))
+        return self.send(topic, make_heartbeat(topic, self._client_id).to_json())
 
     def _send_heartbeat(self, topic: str, message: bytes) -> None:
         """For the heartbeats' thread. A failure shows in the status, and never in the program."""

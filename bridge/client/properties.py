@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from bridge.client.errors import KeyGivenTwice, KeyRefused, Problem, WrongType
+from bridge.client.errors import KeyGivenTwice, KeyRefused, WrongType
+from bridge.errors import WrongConfiguration
 
 Side: TypeAlias = Literal["producer", "consumer"]
 Settings: TypeAlias = dict[str, str]
@@ -25,7 +26,7 @@ class Translation(NamedTuple):
     is_sync: bool  # how `send` returns
     poll_records: int  # the most that one poll returns
     notices: list[str]  # sentences about what was changed or ignored
-    problems: list[Problem]
+    problems: list[WrongConfiguration]
 
 
 POLL_RECORDS = 500  # the Java client's default of max.poll.records
@@ -144,10 +145,10 @@ def translate(given: Mapping[str, str], side: Side) -> Translation:
     found: Settings = {}
     spelt: dict[str, str] = {}
     notices: list[str] = []
-    problems: list[Problem] = []
+    problems: list[WrongConfiguration] = []
     for key, value in given.items():
         taken = _take(key, value, side)
-        if isinstance(taken, Problem):
+        if isinstance(taken, WrongConfiguration):
             problems.append(taken)
         elif isinstance(taken, str):
             notices.append(taken)
@@ -155,7 +156,7 @@ def translate(given: Mapping[str, str], side: Side) -> Translation:
             for name, text in taken.items():
                 if name in spelt and (name not in _SHARED or found[name] != text):
                     twice = f"{key}: is another spelling of {spelt[name]}; keep one of them"
-                    problems.append(Problem(KeyGivenTwice, twice))
+                    problems.append(KeyGivenTwice([twice]))
                 found[name], spelt[name] = text, key
     own = _own_options(found, problems)
     if side == "producer":
@@ -163,10 +164,10 @@ def translate(given: Mapping[str, str], side: Side) -> Translation:
     return Translation(found, *own, notices, problems)
 
 
-def _take(key: str, value: str, side: Side) -> Settings | Problem | str:
+def _take(key: str, value: str, side: Side) -> Settings | WrongConfiguration | str:
     """The settings of one key, what is wrong with it, or the notice that it is ignored."""
     if key in REFUSED:
-        return Problem(KeyRefused, f"{key}: has no counterpart; {REFUSED[key]}")
+        return KeyRefused([f"{key}: has no counterpart; {REFUSED[key]}"])
     why = IGNORED.get(key) or (_PRODUCERS_IGNORE.get(key) if side == "producer" else None)
     if why is not None:
         return f"{key} is ignored: {why}"
@@ -176,19 +177,19 @@ def _take(key: str, value: str, side: Side) -> Settings | Problem | str:
     try:
         return convert(value)
     except (ValueError, KeyError, IndexError):
-        return Problem(WrongType, f"{key}: has a value that it cannot have")
+        return WrongType([f"{key}: has a value that it cannot have"])
 
 
-def _own_options(found: Settings, problems: list[Problem]) -> tuple[bool, int]:
+def _own_options(found: Settings, problems: list[WrongConfiguration]) -> tuple[bool, int]:
     """Takes the options out that librdkafka does not have."""
     kind = found.pop("producer.type", "sync")
     if kind not in {"sync", "async"}:
-        problems.append(Problem(WrongType, "producer.type: is neither sync nor async"))
+        problems.append(WrongType(["producer.type: is neither sync nor async"]))
     text = found.pop("max.poll.records", str(POLL_RECORDS))
     try:
         records = _number(text, 1)
     except ValueError:
-        problems.append(Problem(WrongType, "max.poll.records: is not a positive whole number"))
+        problems.append(WrongType(["max.poll.records: is not a positive whole number"]))
         records = POLL_RECORDS
     return kind == "sync", records
 

@@ -21,62 +21,50 @@ from bridge.kafka.consumed import headers_of
 
 _APPENDED_BY_THE_BROKER = 2  # confluent-kafka's TIMESTAMP_LOG_APPEND_TIME
 
-
-class Verifier:
-    """Checks messages of confluent-kafka."""
-
-    def __init__(self, keys: Keys, *, drops: bool) -> None:
-        self._keys = keys
-        self.drops = drops
-
-    def check(self, message: Any) -> None:
-        """Raises SignatureForged, SignatureMissing."""
-        kind, timestamp_ms = message.timestamp()
-        verdict = self._keys.check(
-            headers_of(message)[0], message.topic(), message.key(), message.value(),
-            None if kind == _APPENDED_BY_THE_BROKER else timestamp_ms,
-        )  # fmt: skip  # one call
-        if verdict.ok:
-            return
-        place = {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-        }
-        where = "{topic}/{partition}@{offset}".format_map(place)
-        if verdict.signed:
-            raise SignatureForged(f"{where} is forged: {verdict.reason}", **place)
-        raise SignatureMissing(f"{where} has no signature", **place)
-
-
 Sign: TypeAlias = Callable[[str, "bytes | None", "bytes | None", int], tuple[str, bytes]]
 """The header to send with a message: by topic, key, value and timestamp in milliseconds."""
 
 
+def keys_of(table: SigningTable, base: Path) -> Keys:
+    """Of a client's configuration. Raises WrongConfiguration."""
+    path = base / table.key_file
+    try:
+        return parse_keys(read_text(path), str(path))
+    except OSError as error:
+        problem = f"{path}: {error.strerror}"
+    except ValueError as error:
+        problem = f"{path}: {error}"
+    except AologError as error:
+        problem = str(error)
+    raise WrongType([f"Signing: {problem}"])
+
+
 def signer_of(table: SigningTable, base: Path) -> Sign:
     """Of a producer's configuration. Raises WrongConfiguration."""
+    keys = keys_of(table, base)
     try:
-        key = load_keys(base / table.key_file).signer(table.key_id)
+        key = keys.signer(table.key_id)
         key.sign(b"")  # a missing library is found now
     except AologError as error:
         raise WrongType([f"Signing: {error}"]) from None
     return partial(sign, key)
 
 
-def verifier_of(table: SigningTable, base: Path) -> Verifier:
-    """Of a consumer's configuration. Raises WrongConfiguration."""
-    try:
-        keys = load_keys(base / table.key_file)
-    except AologError as error:
-        raise WrongType([f"Signing: {error}"]) from None
-    return Verifier(keys, drops=table.on_failure == "drop")
-
-
-def load_keys(path: Path) -> Keys:
-    """The keys of a file. Raises UsageError."""
-    try:
-        text = read_text(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise WrongType([f"{path}: {reason}"]) from None
-    return parse_keys(text, str(path))
+def verify(keys: Keys, message: Any) -> None:
+    """Of confluent-kafka's message. Raises SignatureForged, SignatureMissing."""
+    kind, timestamp_ms = message.timestamp()
+    verdict = keys.check(
+        headers_of(message)[0], message.topic(), message.key(), message.value(),
+        None if kind == _APPENDED_BY_THE_BROKER else timestamp_ms,
+    )  # fmt: skip  # one call
+    if verdict.ok:
+        return
+    place = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+    }
+    where = "{topic}/{partition}@{offset}".format_map(place)
+    if verdict.signed:
+        raise SignatureForged(f"{where} is forged: {verdict.reason}", **place)
+    raise SignatureMissing(f"{where} has no signature", **place)

@@ -50,7 +50,7 @@ def load_text(
     """As `load`. A text that begins with a brace is JSON."""
     try:
         if text.lstrip().startswith("{"):
-            raw = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+            raw = json.loads(text, object_pairs_hook=_once, parse_constant=refuse_constant)
         else:
             raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -67,8 +67,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
+def refuse_constant(name: str) -> float:
+    """For `parse_constant` of `json`, which takes NaN and Infinity. Raises ValueError."""
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Config:

@@ -24,7 +24,8 @@ from bridge.client.config import (
     read_source,
     validated,
 )
-from bridge.client.errors import Problem, WrongType, refuse
+from bridge.client.errors import WrongType, refuse
+from bridge.errors import WrongConfiguration
 
 FilePath: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 NamePart: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00/]*$", max_length=100)]
@@ -104,7 +105,7 @@ def load_file_client(path: str) -> FileClient:
         options.notices.append("Log4JConfigFile is ignored: use --log-format")
     if table.poll_timeout is not None:
         options.notices.append("PollTimeout is ignored: records are written as they come")
-    problems: list[Problem] = []
+    problems: list[WrongConfiguration] = []
     archive = None
     if isinstance(table, ProducerClient):
         directory = base / table.input_directory

@@ -27,6 +27,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, NoSuchCursor, NotALog,
 from aolog.log.cursor_file import read_position
 from aolog.read.gaps import reported_elsewhere
 from aolog.storage.storage import Storage
+from bridge.client.connection import PRODUCER_DEFAULTS
 from bridge.client.files import file_system as files
 from bridge.client.files.file_config import FileClient, ProducerClient
 from bridge.client.files.file_system import Seen
@@ -73,7 +74,6 @@ class Intake:
         self._storage = Storage()
         self._seen: dict[str, tuple[Seen, float]] = {}
         self._next_file_s = self._next_beat_s = 0.0
-        self.poisoned = 0  # files that were set aside
         settings = client.options.settings
         self._record_bytes_max = min(
             int(settings.get("message.max.bytes", MESSAGE_BYTES_MAX)) - _OVERHEAD_BYTES,
@@ -114,15 +114,10 @@ class Intake:
         interval_s = self._table.heartbeat_interval
         if interval_s is not None and now_s >= self._next_beat_s:
             self._next_beat_s = now_s + interval_s
-            client_id = self._client.options.settings.get("client.id", "aolog-client")
+            client_id = {**PRODUCER_DEFAULTS, **self._client.options.settings}["client.id"]
             self._writer.append(make_heartbeat(self._table.topic, client_id).to_json())
         if now_s >= self._next_file_s and self._take_one(now_s):
             self._next_file_s = now_s + self._table.time_per_file
-
-    @property
-    def idle(self) -> bool:
-        """Whether every file that was taken is finished."""
-        return not self._pending
 
     def _take_one(self, now_s: float) -> bool:
         directory = self._client.directory
@@ -220,7 +215,6 @@ class Intake:
     def _set_aside(self, path: Path, name: str, why: str) -> None:
         self._client.poison.mkdir(mode=0o700, exist_ok=True)
         target = files.move(path, self._client.poison, name)
-        self.poisoned += 1
         _log.error("%s is set aside as %s: %s", as_utf8(name), as_utf8(str(target)), why)
 
     def close(self) -> None:

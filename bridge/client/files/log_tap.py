@@ -82,8 +82,8 @@ class LogTap:
         consumer.subscribe(self._topics)
         return consumer
 
-    def step(self, timeout_ms: float) -> int:
-        """Waits so long for records and appends them, durably; how many."""
+    def step(self, timeout_ms: float) -> None:
+        """Waits so long for records and appends them, durably."""
         records, failure, anew = self._held, None, set[str]()
         if not records:
             try:
@@ -99,11 +99,11 @@ class LogTap:
                 if records and not self._held:
                     _log.warning("waiting: %s", error)
                 self._held = records
-                return 0
+                return
         if failure is not None and not anew:
             raise failure
         self._held = []
-        appended = self._append([record for record in records if record.topic not in anew])
+        self._append([record for record in records if record.topic not in anew])
         if anew:  # the old consumer has fetched from the middle, or cannot go on
             self._consumer.close()
             self._consumer = self._connected()
@@ -112,7 +112,6 @@ class LogTap:
                 self._consumer.commit()
             except ReceiveFailed as error:  # the log holds the positions
                 _log.warning("offsets are not committed: %s", error)
-        return appended
 
     def _look(self) -> set[str]:
         """Which topics were made anew since the last look: their positions begin again."""
@@ -142,8 +141,8 @@ class LogTap:
     def _source(self, place: Place) -> Source:
         return Source(self._cluster, self._id_of(place[0]), place[1])
 
-    def _append(self, records: list[Received]) -> int:
-        appended = 0
+    def _append(self, records: list[Received]) -> None:
+        before = self._mark
         for record in records:
             source = self._source((record.topic, record.partition))
             if record.offset < self._positions.get(source, 0):
@@ -157,13 +156,11 @@ class LogTap:
             )
             self._positions[source] = record.offset + 1
             self._mark = Mark(address, Origin(source, record.offset))
-            appended += 1
-        if appended:
+        if self._mark is not before:
             self._writer.sync()
             if time.monotonic() >= self._save_due_s:
                 self._save()
                 self._save_due_s = time.monotonic() + _SAVE_S
-        return appended
 
     def _save(self) -> None:
         with Reader(self._path) as reader:
