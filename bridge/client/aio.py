@@ -1,8 +1,8 @@
 """The clients for asyncio: Producer, whose reports a thread takes, and Consumer in a thread.
 
 The configuration, heartbeats and errors are those of Producer and Consumer. Differences: a producer's
-`send` returns when the message is acknowledged, and many may be awaited at once; its signing is refused; a
-consumer has no `backfill`. Make both inside a running loop.
+`send` returns when the message is acknowledged, and many may be awaited at once; a consumer has no
+`backfill`. Make both inside a running loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from aolog.aio import Worker
 from bridge.client.config import Source, load
@@ -29,22 +29,11 @@ _REPORTS_S = 0.05  # another thread may have taken the report that is waited for
 _T = TypeVar("_T")
 
 
-class Sent(NamedTuple):
-    """The place of a message. timestamp: milliseconds since the epoch, UTC."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-
-
 class AsyncProducer:
     """As Producer, for asyncio. Raises WrongConfiguration, or the class of the mistake."""
 
     def __init__(self, source: Source) -> None:
         options = load(source, "producer")
-        if options.signing is not None:
-            raise KeyRefused(["Signing: the asyncio client does not sign; use Producer"])
         if options.topic_settings:
             raise KeyRefused(["Topics: use Producer, or a producer for each topic"])
         self.notices = options.notices
@@ -59,8 +48,9 @@ class AsyncProducer:
         data: bytes | None,
         key: bytes | str | None = None,
         partition: int | None = None,
-    ) -> Sent:
-        """Sends a message and waits for the acknowledgement. Raises SendFailed, MissingTopic."""
+    ) -> Delivery:
+        """Sends a message and waits for the acknowledgement. The Delivery is done: nothing of it waits. Raises
+        SendFailed, MissingTopic."""
         while True:
             try:
                 delivery = self._producer.send(topic, data, key, partition, wait=False, block=False)
@@ -72,12 +62,11 @@ class AsyncProducer:
         if self._driving is None or self._driving.done():
             self._driving = asyncio.ensure_future(self._drive())
         await known
-        delivery.result()
-        return Sent(topic, delivery.partition, delivery.offset, delivery.timestamp)
+        return delivery.result()
 
     async def send_string(
         self, topic: str, text: str, key: bytes | str | None = None, partition: int | None = None
-    ) -> Sent:
+    ) -> Delivery:
         """As `send`, of a string in UTF-8."""
         return await self.send(topic, text.encode(), key, partition)
 
@@ -115,8 +104,6 @@ class AsyncProducer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    sendString = send_string  # noqa: N815 -- hazdev-broker's name
 
 
 class AsyncConsumer:
@@ -185,8 +172,6 @@ class AsyncConsumer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    pollString = poll_string  # noqa: N815 -- hazdev-broker's name
 
 
 def _in_loop(call: Callable[[_T], None] | None) -> Callable[[_T], None] | None:

@@ -1,6 +1,7 @@
 """The asyncio clients on the embedded broker."""
 
 import asyncio
+import base64
 
 import pytest
 
@@ -29,14 +30,14 @@ def test_messages_are_sent_side_by_side_and_received_without_heartbeats(cluster,
             sends = [producer.send(topic, b"%d" % i, key="k", partition=1) for i in range(50)]
             offsets = [place.offset for place in await asyncio.gather(*sends)]
             assert offsets == sorted(set(offsets))  # heartbeats may be between them
-            await producer.sendString(topic, "grün", partition=1)
+            await producer.send_string(topic, "grün", partition=1)
             assert (await producer.send(topic, None, "k", partition=1)).offset > offsets[-1] + 1
             consumer = AsyncConsumer(consumer_config(cluster, topic), on_heartbeat=beats.append)
             async with consumer:
                 await consumer.subscribe([topic])
                 found = []
                 while len(found) < 52 or not beats:
-                    found += await consumer.pollString(200)
+                    found += await consumer.poll_string(200)
         assert found == [*map(str, range(50)), "grün", ""]
         async with AsyncConsumer(consumer_config(cluster, topic)) as again:
             await again.subscribe(topic)
@@ -101,6 +102,22 @@ def test_iteration_and_commit(cluster, topic):
     asyncio.run(run())
 
 
+def test_a_producer_signs_and_a_consumer_verifies(cluster, topic, tmp_path):
+    secret = base64.b64encode(b"a shared secret of many bytes").decode()
+    (tmp_path / "keys").write_text(f"one hmac-sha256 {secret}\n", encoding="utf-8")
+    signing = {"Signing": {"KeyFile": str(tmp_path / "keys")}}
+
+    async def run():
+        async with AsyncProducer(producer_config(cluster, top=signing)) as producer:
+            sent = await producer.send(topic, b"x", partition=1)
+            assert (sent.done, sent.topic, sent.partition, sent.offset) == (True, topic, 1, 0)
+        async with AsyncConsumer(consumer_config(cluster, topic, top=signing)) as consumer:
+            await consumer.subscribe(topic)
+            assert await consumer.poll(-1) == [b"x"]
+
+    asyncio.run(run())
+
+
 def test_errors_are_those_of_the_other_clients(cluster, topic):
     async def run():
         async with AsyncProducer(producer_config(cluster)) as producer:
@@ -111,8 +128,8 @@ def test_errors_are_those_of_the_other_clients(cluster, topic):
         async with AsyncProducer(producer_config(cluster, buffer_memory=32 << 10)) as producer:
             with pytest.raises(SendFailed, match=r"MSG_SIZE_TOO_LARGE: .*max.kbytes=32"):
                 await producer.send(topic, b"x" * 33_000)
-        with pytest.raises(KeyRefused, match="Signing"):
-            AsyncProducer(producer_config(cluster, top={"Signing": {"KeyFile": "k"}}))
+        with pytest.raises(KeyRefused, match="Topics"):
+            AsyncProducer(producer_config(cluster, top={"Topics": {topic: {}}}))
         async with AsyncConsumer(consumer_config(cluster, "g")) as consumer:
             with pytest.raises(MissingTopic):
                 await consumer.poll(0)
