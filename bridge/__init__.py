@@ -51,8 +51,4 @@ _MODULES = {
 
 if not TYPE_CHECKING:  # otherwise mypy would accept any name
     # The command line uses none of them, and Kafka's client takes a while to import.
-    __getattr__ = loading(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *globals()})
+    __getattr__, __dir__ = loading(__name__, _MODULES)

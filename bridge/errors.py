@@ -124,9 +124,11 @@ class WrongConfiguration(UsageError):
         super().__init__("; ".join(problems), path=path, problems=problems)
 
 
-def loading(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package that imports each public name when it is used, from these modules. Raises
-    ModuleNotFoundError, which says how to install an optional library that is missing."""
+def loading(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package that imports each public name when it is used, from these modules.
+    The first raises ModuleNotFoundError, which says how to install an optional library that is missing."""
 
     def load(name: str) -> Any:
         if name not in modules:
@@ -139,4 +141,4 @@ def loading(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         setattr(sys.modules[package], name, found)
         return found
 
-    return load
+    return load, lambda: sorted({*modules, *vars(sys.modules[package])})

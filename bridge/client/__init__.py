@@ -38,8 +38,4 @@ __all__ = ["AsyncConsumer", "AsyncProducer", "Consumer", "Delivery", "Heartbeat"
 
 
 if not TYPE_CHECKING:  # otherwise mypy would accept any name
-    __getattr__ = loading(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *globals()})
+    __getattr__, __dir__ = loading(__name__, _MODULES)

@@ -78,13 +78,12 @@ class KafkaProvider:
         self._connection = Connection(
             bootstrap_servers,
             {"linger.ms": 1, **(settings or {})},  # a flush waits for it
-            Listener(_taken_elsewhere, _taken_elsewhere),
+            Listener(lambda _: None, lambda _: None),  # an error ends messages, too, which say so
             Terms(create_topics=create_topics),
         )
         self._queue_kbytes = queue_kbytes_of(settings or {})
         self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
-        self._producer: RowProducer | None = None
         self._found: set[str] = set()  # topics
         # Of each message since the last flush: itself, and when it was queued.
         self._messages: list[Sendable] = []
@@ -101,17 +100,12 @@ class KafkaProvider:
 
     def open(self) -> None:
         """Makes a producer. The first message to a topic finds out whether the cluster answers."""
-        self._make()
-
-    def _make(self) -> RowProducer:
         self._connection.identity.forget()  # no cursor of ours belongs to a cluster
         self._connection.open(_FIXED, reports=True)
-        self._producer = self._connection.opened
-        return self._producer
 
     def _end_producer(self) -> None:
         """Nothing that the producer holds is sent any more, except what is on the wire."""
-        producer, self._producer = self._producer, None
+        producer = self._connection.client
         self._connection.close()
         if producer is not None:
             self._take_failures(producer)
@@ -130,7 +124,8 @@ class KafkaProvider:
 
     def send_all(self, messages: list[Sendable], at: int) -> int:
         """Queues plain messages from this index on. Returns the index of the first one that is left to `send`."""
-        queue = None if self._producer is None else self._producer.queue_all
+        producer = self._connection.client
+        queue = None if producer is None else producer.queue_all
         if queue is None or self._failed is not None or self._suspects:
             return at
         end = queue(self._found, messages, at)
@@ -176,9 +171,9 @@ class KafkaProvider:
         """Puts a message into the client's queue; waits for room. Raises Rejected, Unanswered if
         another message fails meanwhile, and KafkaException, perhaps about other messages."""
         topic, value, key, headers, timestamp_us = message
-        producer = self._producer
-        if producer is None:  # the last one ended
-            producer = self._make()
+        if self._connection.client is None:  # the last one ended
+            self.open()
+        producer = self._connection.opened
         if topic not in self._found:
             self._find(topic)
         all_headers: Any = None
@@ -226,8 +221,7 @@ class KafkaProvider:
     def _poll(self) -> None:
         """Collects outcomes. After a failed message, drops what is queued. Gives up after a fatal error
         and when a message is late."""
-        producer = self._producer
-        assert producer is not None
+        producer = self._connection.opened
         fatal: str | None = None
         try:
             producer.poll(_POLL_S)
@@ -246,7 +240,7 @@ class KafkaProvider:
         """Whether a message without an outcome has taken too long. Sets when one will have. Only the number
         of messages under way is known: the first of them was queued no later than as many before the
         last. The client counts its reports of errors, too."""
-        under_way = len(self._producer or ())
+        under_way = len(self._connection.client or ())
         if not under_way or not self._times_s:
             self._late_s = time.monotonic() + self._delivery_s
             return False
@@ -255,10 +249,10 @@ class KafkaProvider:
 
     def _wait(self) -> None:
         """Until every outcome is known, for little more than `delivery_s`."""
-        while self._producer is not None and len(self._producer):
+        while self._connection.client is not None and len(self._connection.client):
             self._poll()
-        if self._producer is not None:
-            self._take_failures(self._producer)
+        if self._connection.client is not None:
+            self._take_failures(self._connection.client)
 
     def flush(self) -> Mapping[int, str]:
         """Positions of messages that were not delivered, and why. After a failure, a new producer sends."""
@@ -329,10 +323,6 @@ class KafkaProvider:
     def _on_report(self, error: Any, message: Any) -> None:
         """The client calls it for a message that failed."""
         self._note((message.topic(), message.value() or None, message.key() or None), error)
-
-
-def _taken_elsewhere(_: KafkaError) -> None:
-    """An error that also ends messages, which say so."""
 
 
 def _words_of(error: KafkaError) -> str:

@@ -70,7 +70,7 @@ class ProviderSender:
         """Sends the messages of a batch that are not delivered yet, and marks those that are now. Returns why
         others are not, or None."""
         left = iter(batch.left())
-        failure: Exception | None = None
+        failure: str | None = None
         try:
             if not self._open:
                 self._open = True  # also if it fails: then it is closed
@@ -78,15 +78,12 @@ class ProviderSender:
             while (rejected := self._send(batch, left)) is not None:
                 self._store_rejected(batch, *rejected)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-            failure = error
+            failure = _words(error)  # it alone: the traceback refers to this frame, a cycle
         if failure is None:
             self._succeed()
-            return None
-        try:
+        else:
             self.fail(failure)
-        finally:
-            del failure  # its traceback refers to this frame: a cycle
-        return self.error
+        return failure
 
     def _send(self, batch: Batch, left: Iterator[int]) -> tuple[int, str] | None:
         """Delivers the messages with these indices, up to the first that is rejected. Returns that one, and why.
@@ -125,7 +122,7 @@ class ProviderSender:
             if failure is not None:
                 raise failure
         finally:
-            del failure  # as above
+            del failure  # its traceback refers to this frame: a cycle
         return rejected
 
     def _store_rejected(self, batch: Batch, i: int, why: str) -> None:
@@ -141,13 +138,12 @@ class ProviderSender:
             self.error = None
             self.healthy_since_s = self._clock()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, why: str) -> None:
         """Reports a failure, closes the provider and begins a pause."""
         now_s = self._clock()
-        said = _words(error)
-        if said != self.error:
-            _log.warning("%s: %s", self.name, said)
-        self.error = said
+        if why != self.error:
+            _log.warning("%s: %s", self.name, why)
+        self.error = why
         self._backoff.base_s = max(RETRY_MIN_S, self._provider.retry_wait_s)
         pause_s = self._backoff.next_s()
         self._retry_at_s = now_s + pause_s

@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, UsageError
+from aolog.errors import AologError, LogClosed, RetentionFull, StorageFull, UsageError, as_utf8
 from aolog.log.interruption import nested_call
 from bridge.client.buffer.backlog import Backlog
 from bridge.client.buffer.memory_queue import Batch, MemoryQueue, bytes_of
@@ -223,7 +223,7 @@ class StoreForward:
             return self._turn_live() if self._live else self._turn_backlog()
         except AologError as error:  # the disk: memory still holds what could not be stored
             self.full = error if isinstance(error, StorageFull) else None
-            self.sender.fail(error)
+            self.sender.fail(as_utf8(str(error)))
             return self.sender.wait_s
 
     def _deliver_read(self) -> float:

@@ -24,6 +24,7 @@ from bridge.config.partition import partition_of_key
 from bridge.errors import Rejected, Unanswered, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.providers import MemoryProvider
 from tests.bridge.brokers import PARTITIONS, TOPIC, consume_any
 from tests.kafka.plugin import TopicFactory
 from tests.waiting import SOON_S, in_thread, wait_until
@@ -383,6 +384,37 @@ def test_what_was_delivered_long_ago_is_not_late(provider: KafkaProvider) -> Non
         Client.now_s += DELIVERY_S * 1.1
     assert provider.flush() == {}
     assert len(Client.made) == 1
+
+
+@pytest.mark.parametrize("call", ["open", "send"])
+def test_a_failure_with_a_cause_keeps_nothing_alive(call: str) -> None:
+    """The cause has a traceback of its own, whose frames refer to those that called them."""
+    made: list[weakref.ref[set[str]]] = []
+
+    class Failing(MemoryProvider):
+        def open(self) -> None:
+            self._fail("open")
+
+        def send(self, message: Message) -> None:
+            self._fail("send")
+
+        def _fail(self, name: str) -> None:
+            if name == call:
+                held = {name}
+                made.append(weakref.ref(held))
+                try:
+                    raise KeyError(name)
+                except KeyError as error:
+                    raise ConnectionError("no") from error
+
+    sender = ProviderSender(Failing(), lambda *_: None, retry_max_s=0.0)
+    gc.collect()
+    gc.disable()
+    try:
+        assert sender.deliver(batch_of(1)) == "no"
+        assert [held() for held in made] == [None]
+    finally:
+        gc.enable()
 
 
 def test_what_an_open_that_failed_has_made_is_closed_and_gone(
