@@ -69,26 +69,22 @@ def receive(client: FileClient, table: ConsumerClient | ArchiveClient) -> None:
     written by the next run. Raises as LogTap and the sinks do, and OSError."""
     stop = threading.Event()
     on_signals(stop.set)
-    log, directory, options = client.log, client.directory, client.options
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    options = client.options
+    client.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     on_heartbeat = None
     if isinstance(table, ConsumerClient):
         if table.heartbeat_interval is not None:
             options = options._replace(heartbeat_s=table.heartbeat_interval)
         if table.write_heartbeat_file:
-            on_heartbeat = partial(_write_heartbeat, directory)
+            on_heartbeat = partial(_write_heartbeat, client.directory)
     with ExitStack() as stack:
-        tap = LogTap(log, options, table.topic_list, on_heartbeat=on_heartbeat)
+        tap = LogTap(client.log, options, table.topic_list, on_heartbeat=on_heartbeat)
         stack.callback(tap.close)
         sink: CountedFiles | DailyFiles
-        name, extension = table.file_name, table.file_extension
         if isinstance(table, ConsumerClient):
-            messages, seconds = table.messages_per_file, table.time_per_file
-            sink = CountedFiles(
-                log, directory, messages=messages, seconds=seconds, name=name, extension=extension
-            )
+            sink = CountedFiles(client, table)
         else:
-            sink = DailyFiles(log, directory, name=name, extension=extension)
+            sink = DailyFiles(client, table)
         stack.callback(sink.close)
         while not stop.is_set():
             tap.step(_LOOK_S * 1_000)

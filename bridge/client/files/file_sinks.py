@@ -5,8 +5,13 @@ addresses it holds; then the cursor is committed past them; then the file gets i
 hidden file that the cursor has passed gets its name, and any other is removed and written again.
 
 DailyFiles appends to one file a day, by the records' timestamps in UTC; a record without a day in the years 1 to
-9999 goes to the file of the present day. A small hidden file says how far
-the log was written and how long the day's files were then. After a crash they are cut to that.
+9999 goes to the file of the present day. A small hidden file says where the last step began in the log, and how
+long its files were then. Unless the cursor has passed that, they are cut to it, and the step is repeated:
+
+    @   killed                                    cursor     files
+    A   before the state is written               past it    stay: the state is of the step before
+    B   after that, before the cursor's commit    at it      are cut
+    C   after the commit                          past it    stay
 
 Values are written as they are, each with a newline where it has none at its end. Empty ones are
 passed over, as hazdev-broker does.
@@ -23,19 +28,17 @@ from datetime import timedelta
 from pathlib import Path
 
 from aolog import Reader
-from aolog.errors import MALFORMED, CorruptionError, NoSuchCursor
-from aolog.log.cursor_file import read_position
+from aolog.errors import MALFORMED, CorruptionError
 from aolog.read.seek import EPOCH
 from aolog.record import Record
 from aolog.storage.storage import Storage
 from bridge.client.files import file_system as files
+from bridge.client.files.file_config import ArchiveClient, ConsumerClient, FileClient
 
 _log = logging.getLogger("bridge.files")
 CURSOR = "files"
 _PART = re.compile(r"\.(?P<name>.+)\.(?P<begin>\d{20})-(?P<end>\d{20})\.part")
 _STATE = ".aolog-archive"
-_STATE_BYTES_MAX = 1 << 20
-_DAYS = 8  # files whose length is kept: late records go to their own day
 _STEP_RECORDS = 10_000  # a step's memory is bounded
 
 
@@ -55,45 +58,34 @@ def day_of(timestamp_us: int | None) -> str | None:
 
 
 def protected_reader(log: Path) -> Reader:
-    """A reader whose cursor exists from the first moment: without it retention protects nothing."""
+    """A reader whose cursor exists from the first moment: without it retention protects nothing. It is durable,
+    though its last writer may have been killed."""
     reader = Reader(log, cursor=CURSOR)
-    if not reader.has_cursor_position:
-        reader.commit()
+    reader.commit()
     return reader
 
 
 class CountedFiles:
-    """Files of at most `messages` messages; with fewer after `seconds`, if given. One thread calls
-    it. Raises as Reader does, and OSError."""
+    """Files of so many messages; with fewer after so many seconds, if given. One thread calls it. Raises as
+    Reader does, and OSError."""
 
     def __init__(
         self,
-        log: Path,
-        directory: Path,
+        client: FileClient,
+        table: ConsumerClient,
         *,
-        messages: int,
-        seconds: float | None,
-        name: str,
-        extension: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory = directory
-        self._messages = messages
-        self._seconds = seconds
-        self._name = name
-        self._extension = extension
+        self._directory = client.directory
+        self._table = table
         self._clock = clock
-        self._finish_parts(log)
-        self._reader = protected_reader(log)
+        self._reader = protected_reader(client.log)
+        self._finish_parts(self._reader.tell())
         self._lines: list[bytes] = []
         self._begin = self._reader.tell()
         self._since_s = 0.0
 
-    def _finish_parts(self, log: Path) -> None:
-        try:
-            passed = read_position(str(log), CURSOR, Storage(), durable=True).address
-        except NoSuchCursor:
-            passed = 0
+    def _finish_parts(self, passed: int) -> None:
         for path in self._directory.glob(".*.part"):
             found = _PART.fullmatch(path.name)
             if found is None:
@@ -111,24 +103,23 @@ class CountedFiles:
             if not self._lines:
                 self._since_s = self._clock()
             self._lines.append(line_of(record.value))
-            if len(self._lines) >= self._messages:
+            if len(self._lines) >= self._table.messages_per_file:
                 self._write()
         if not self._lines and self._reader.tell() != self._begin:  # retention may remove them
             self._reader.commit()
             self._begin = self._reader.tell()
-        waited_s = self._clock() - self._since_s
-        if self._lines and self._seconds is not None and waited_s >= self._seconds:
+        seconds, waited_s = self._table.time_per_file, self._clock() - self._since_s
+        if self._lines and seconds is not None and waited_s >= seconds:
             self._write()
 
     def _write(self) -> None:
         end = self._reader.tell()
         now_ms = time.time_ns() // 1_000_000
-        name = files.free_name(
-            self._directory, lambda i: f"{now_ms + i}{self._name}.{self._extension}"
-        )
+        suffix = f"{self._table.file_name}.{self._table.file_extension}"
+        name = files.free_name(self._directory, lambda i: f"{now_ms + i}{suffix}")
         part = self._directory / f".{name}.{self._begin:020d}-{end:020d}.part"
         files.write(part, b"".join(self._lines))
-        files.sync_directory(self._directory)
+        Storage().sync_directory(str(self._directory))
         self._reader.commit()
         files.move(part, self._directory, name)
         self._lines.clear()
@@ -143,63 +134,52 @@ class DailyFiles:
     """A file for each day, UTC: `2026-01-31_NAME.EXTENSION`. One thread calls it. Raises as Reader
     does, and OSError."""
 
-    def __init__(self, log: Path, directory: Path, *, name: str, extension: str) -> None:
-        self._directory = directory
-        self._suffix = (f"_{name}" if name else "") + f".{extension}"
-        self._state_path = directory / _STATE
-        self._address, self._lengths = self._recover()
-        self._reader = protected_reader(log)
-        if self._address > self._reader.tell():
-            self._reader.seek(self._address)
+    def __init__(self, client: FileClient, table: ArchiveClient) -> None:
+        self._directory = client.directory
+        name = f"_{table.file_name}" if table.file_name else ""
+        self._suffix = f"{name}.{table.file_extension}"
+        self._state_path = client.directory / _STATE
+        begin, lengths = self._last_step()
+        self._reader = protected_reader(client.log)
+        if lengths and begin >= self._reader.tell():
+            for file, length in lengths.items():
+                if files.size_of(self._directory / file) > length:
+                    files.truncate(self._directory / file, length)
+            self._reader.seek(begin)  # an earlier version also stored where a step ended
 
-    def _recover(self) -> tuple[int, dict[str, int]]:
-        """Cuts files to where they were when the state was written. Raises CorruptionError."""
+    def _last_step(self) -> tuple[int, dict[str, int]]:
+        """Where it began in the log, and how long its files were then. Raises CorruptionError."""
         if not files.size_of(self._state_path):
             return 0, {}
         try:
-            state = json.loads(files.read(self._state_path, _STATE_BYTES_MAX))
-            address = int(state["address"])
+            state = json.loads(self._state_path.read_bytes())
             lengths = {str(name): int(length) for name, length in state["files"].items()}
+            return int(state["address"]), lengths
         except MALFORMED as error:
             raise CorruptionError(
                 f"how far the log was written cannot be read: {error}",
                 hint="restore it; or remove it: records after the log's cursor may then be in a file twice",
                 path=str(self._state_path),
             ) from None
-        for name, length in lengths.items():
-            size = files.size_of(self._directory / name)
-            if size > length:
-                files.truncate(self._directory / name, length)
-            elif size < length:
-                _log.error(
-                    "%s has %d bytes, and %d were written: somebody cut it", name, size, length
-                )
-        return address, lengths
 
     def step(self) -> None:
         """Appends every record of the log to its day's file."""
+        begin, count = self._reader.tell(), 0
         by_name: dict[str, list[bytes]] = {}
-        count = 0
         while count < _STEP_RECORDS and (record := self._reader.read()) is not None:
             count += 1
             if record.value:
                 by_name.setdefault(self._file_of(record), []).append(line_of(record.value))
-        if not by_name:
-            if count:
-                self._reader.commit()  # retention may remove them
-            return
-        for name in by_name:
-            self._lengths.setdefault(name, files.size_of(self._directory / name))
-        self._save()  # how long they were, before they grow
-        for name, lines in by_name.items():
-            self._lengths[name] = files.append(self._directory / name, b"".join(lines))
-        files.sync_directory(self._directory)
-        self._address = self._reader.tell()
-        days = sorted(self._lengths.keys() - by_name.keys())
-        for name in days[: max(0, len(self._lengths) - _DAYS)]:
-            del self._lengths[name]
-        self._save()
-        self._reader.commit()
+        if by_name:
+            lengths = {name: files.size_of(self._directory / name) for name in by_name}
+            state = {"address": begin, "files": lengths}
+            files.write(self._state_path, json.dumps(state).encode())
+            Storage().sync_directory(str(self._directory))
+            for name, lines in by_name.items():
+                files.append(self._directory / name, b"".join(lines))
+            Storage().sync_directory(str(self._directory))
+        if count:
+            self._reader.commit()  # the step is finished; retention may remove its records
 
     def _file_of(self, record: Record) -> str:
         day = day_of(record.timestamp)
@@ -207,11 +187,6 @@ class DailyFiles:
             day = day_of(time.time_ns() // 1_000)
             _log.warning("the record at address %d has no day; it goes to %s", record.address, day)
         return f"{day}{self._suffix}"
-
-    def _save(self) -> None:
-        state = {"address": self._address, "files": self._lengths}
-        files.write(self._state_path, json.dumps(state).encode())
-        files.sync_directory(self._directory)
 
     def close(self) -> None:
         """Ends."""

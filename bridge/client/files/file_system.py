@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from aolog.storage.storage import Storage
+
 _SET_LEASE, _SET_SIGNAL, _READ, _UNLOCK = 1024, 10, 0, 2  # F_SETLEASE, F_SETSIG, F_RDLCK, F_UNLCK
 _TRIES = 1_000
 
@@ -72,15 +74,6 @@ def read(path: Path, bytes_max: int) -> bytes:
         return file.read(bytes_max)
 
 
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def free_name(directory: Path, name_of: Callable[[int], str]) -> str:
     """The first name of name_of(0), name_of(1), … that is free."""
     for i in range(_TRIES):
@@ -105,8 +98,8 @@ def move(path: Path, directory: Path, name: str) -> Path:
             os.fsync(file.fileno())
         part.rename(target)
         path.unlink()
-    sync_directory(directory)
-    sync_directory(path.parent)
+    for changed in (directory, path.parent):
+        Storage().sync_directory(str(changed))
     return target
 
 
@@ -120,13 +113,12 @@ def write(path: Path, data: bytes) -> None:
     part.rename(path)
 
 
-def append(path: Path, data: bytes) -> int:
-    """Appends to a file, durably; its size. Makes it where there is none."""
+def append(path: Path, data: bytes) -> None:
+    """Appends to a file, durably. Makes it where there is none."""
     with path.open("ab") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-        return file.tell()
 
 
 def size_of(path: Path) -> int:

@@ -192,7 +192,7 @@ class Intake:
                 files.move(taken.path, self._client.archive, taken.name)
             else:
                 taken.path.unlink(missing_ok=True)
-                files.sync_directory(self._claims)
+                self._storage.sync_directory(str(self._claims))
 
     def _acknowledged(self) -> float:
         """The address of the first record that is not acknowledged; infinite if there is none."""

@@ -1,7 +1,9 @@
 """A log's records into files without Kafka: which file gets which record, also when it is killed."""
 
+import json
 import os
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,9 +30,18 @@ def fill(log, *values, day=0):
     log.sync()
 
 
+def client(log, out):
+    return SimpleNamespace(log=log.path, directory=out)
+
+
 def counted(log, out, now, **more):
-    options = {"messages": 2, "seconds": 5, "name": "n", "extension": "e", **more}
-    return CountedFiles(log.path, out, clock=lambda: now[0], **options)
+    options = {"messages_per_file": 2, "time_per_file": 5, **more}
+    table = SimpleNamespace(file_name="n", file_extension="e", **options)
+    return CountedFiles(client(log, out), table, clock=lambda: now[0])
+
+
+def daily(log, out, name="n", extension="e"):
+    return DailyFiles(client(log, out), SimpleNamespace(file_name=name, file_extension=extension))
 
 
 def contents(out):
@@ -62,7 +73,7 @@ def test_an_empty_message_is_no_line_and_is_passed(tmp_path, log, kind):
     def sink():
         if kind == "counted":
             return counted(log, out, [0.0])
-        return DailyFiles(log.path, out, name="n", extension="e")
+        return daily(log, out)
 
     first = sink()
     fill(log, b"", b"1", None, b"2", b"")
@@ -83,7 +94,7 @@ def test_a_sink_protects_records_from_retention_before_it_has_written_any(tmp_pa
     out.mkdir()
     keep = Retention(max_slabs=1)
     with Writer(tmp_path / "log", slab_bytes=4096, retention=keep) as writer:
-        sink = counted(writer, out, [0.0], messages=50, seconds=None)
+        sink = counted(writer, out, [0.0], messages_per_file=50, time_per_file=None)
         for i in range(50):
             writer.append(b"%d" % i + b" " * 1000)
             writer.sync()
@@ -119,18 +130,19 @@ def _crash():
 def test_a_day_has_a_file_by_the_records_own_time(tmp_path, log):
     out = tmp_path / "out"
     out.mkdir()
-    sink = DailyFiles(log.path, out, name="picks", extension="json")
+    sink = daily(log, out, "picks", "json")
     fill(log, b"a", b"b")
     fill(log, b"c", day=1)
     sink.step()
     fill(log, b"late")
     sink.step()
+    sink.close()
+    daily(log, out, "picks", "json").close()  # what is finished stays: its records may be pruned
     assert (out / "2026-01-31_picks.json").read_bytes() == b"a\nb\nlate\n"
     assert (out / "2026-02-01_picks.json").read_bytes() == b"c\n"
-    sink.close()
     unnamed = tmp_path / "unnamed"
     unnamed.mkdir()
-    DailyFiles(log.path, unnamed, name="", extension="json").close()
+    daily(log, unnamed, "", "json").close()
 
 
 @pytest.mark.parametrize("time_us", [2**63 - 1, -(2**63), -(2**62)])
@@ -140,7 +152,7 @@ def test_a_record_without_a_day_goes_to_the_present_one(tmp_path, log, time_us, 
     out.mkdir()
     log.append_many([b"odd"], timestamps=[time_us])
     log.sync()
-    sink = DailyFiles(log.path, out, name="n", extension="e")
+    sink = daily(log, out)
     sink.step()
     sink.close()
     (name,) = visible(out)
@@ -155,19 +167,23 @@ def test_a_record_without_a_day_goes_to_the_present_one(tmp_path, log, time_us, 
 def test_a_damaged_state_of_an_archive_is_named_and_nothing_is_changed(tmp_path, log, text):
     (tmp_path / ".aolog-archive").write_text(text + " ")
     with pytest.raises(CorruptionError, match="aolog-archive"):
-        DailyFiles(log.path, tmp_path, name="n", extension="e")
+        daily(log, tmp_path)
     assert (tmp_path / ".aolog-archive").read_text() == text + " "
 
 
-@pytest.mark.parametrize("call", ["write", "append"])
+@pytest.mark.parametrize(
+    ("where", "call"), [(files, "write"), (files, "append"), (Reader, "commit")]
+)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_crash_anywhere_archives_each_record_once(tmp_path, log, monkeypatch, call, after, nth):
+def test_a_crash_anywhere_archives_each_record_once(
+    tmp_path, log, monkeypatch, where, call, after, nth
+):
     out = tmp_path / "out"
     out.mkdir()
-    sink = DailyFiles(log.path, out, name="n", extension="e")
+    sink = daily(log, out)
     with monkeypatch.context() as patched:
-        patched.setattr(files, call, nth_call(getattr(files, call), nth, _crash, after=after))
+        patched.setattr(where, call, nth_call(getattr(where, call), nth, _crash, after=after))
         try:
             for day in range(3):
                 fill(log, b"a", b"b", day=day)
@@ -176,9 +192,22 @@ def test_a_crash_anywhere_archives_each_record_once(tmp_path, log, monkeypatch, 
         except Crash:
             pass
     sink.close()
-    sink = DailyFiles(log.path, out, name="n", extension="e")
+    sink = daily(log, out)
     sink.step()
     sink.close()
     found = b"".join((out / name).read_bytes() for name in visible(out)).split()
     with Reader(log.path) as reader:
         assert sorted(found) == sorted(record.value for record in reader)
+
+
+def test_a_step_that_an_earlier_version_had_written_is_not_repeated(tmp_path, log):
+    """It stored where the step ended, too, and was killed before the commit."""
+    fill(log, b"a", b"b")
+    (tmp_path / "2026-01-31_n.e").write_bytes(b"a\nb\n")
+    state = {"address": log.end, "files": {"2026-01-31_n.e": 4}}
+    (tmp_path / ".aolog-archive").write_text(json.dumps(state))
+    sink = daily(log, tmp_path)
+    fill(log, b"c")
+    sink.step()
+    sink.close()
+    assert (tmp_path / "2026-01-31_n.e").read_bytes() == b"a\nb\nc\n"
