@@ -25,13 +25,13 @@ def _words(error: Exception) -> str:
     return as_utf8(str(error) or type(error).__name__)
 
 
-def _not_acknowledged(failed: Iterable[int], count: int) -> ConnectionError:
-    """What `Provider.flush` returned, as an error."""
+def _not_acknowledged(failed: Iterable[int], count: int) -> str:
+    """What `Provider.flush` returned, in words."""
     were = "was" if count == 1 else "were"
     said = f"{counted(count, 'message', ',')} {were} not acknowledged"
     if isinstance(failed, Mapping):
         said += f": {next(iter(failed.values()))}"
-    return ConnectionError(said)
+    return said
 
 
 class ProviderSender:
@@ -78,7 +78,7 @@ class ProviderSender:
             while (rejected := self._send(batch, left)) is not None:
                 self._store_rejected(batch, *rejected)
         except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-            failure = _words(error)  # it alone: the traceback refers to this frame, a cycle
+            failure = _words(error)  # not the error: its traceback refers to this frame, a cycle
         if failure is None:
             self._succeed()
         else:
@@ -94,7 +94,7 @@ class ProviderSender:
         send_all = None if 1 in done else getattr(self._provider, "send_all", None)
         taken: list[int] = []
         rejected: tuple[int, str] | None = None
-        failure: Exception | None = None
+        failure: str | None = None
         for i in left:
             try:
                 end = i if send_all is None else send_all(messages, i)
@@ -104,7 +104,7 @@ class ProviderSender:
                 rejected = i, _words(error)
                 break
             except Exception as error:  # noqa: BLE001 -- a user's provider: anything may come
-                failure = error  # flush what was accepted before
+                failure = _words(error)  # flush what was accepted before
                 break
             taken.append(i)
             taken += islice(left, max(0, end - i - 1))  # that `send_all` sent, too
@@ -118,11 +118,8 @@ class ProviderSender:
         self.delivered += len(taken) - len(unanswered)
         if failure is None and unanswered:
             failure = _not_acknowledged(failed, len(unanswered))
-        try:
-            if failure is not None:
-                raise failure
-        finally:
-            del failure  # its traceback refers to this frame: a cycle
+        if failure is not None:
+            raise ConnectionError(failure)
         return rejected
 
     def _store_rejected(self, batch: Batch, i: int, why: str) -> None:
