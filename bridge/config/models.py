@@ -27,8 +27,13 @@ from aolog.errors import AologError
 from aolog.storage.objects.url import bucket_url
 from aolog.storage.storage import DIRECTORY_MODE
 from aolog.write.validate import TOPIC_NAME, check_mode, read_mode
-from bridge.config.named_function import FUNCTION_NAME, load_function
-from bridge.config.names import address_of, check_cursor, check_servers
+from bridge.config.names import (
+    FUNCTION_NAME,
+    address_of,
+    check_cursor,
+    check_servers,
+    load_function,
+)
 from bridge.config.routing import Rule
 from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
 from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bridge.config.named_function import load_function
+from bridge.config.names import load_function
 from bridge.config.secrets import Setting, is_reference, setting_of
 from bridge.errors import WrongSetting
 
