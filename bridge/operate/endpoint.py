@@ -32,6 +32,7 @@ from starlette.routing import Route
 
 import aolog
 from bridge.operate.access import Access
+from bridge.operate.health import row_of
 from bridge.operate.log_lines import Problems
 from bridge.operate.metrics import exposition
 from bridge.operate.monitor import Monitor
@@ -119,7 +120,7 @@ class _Answers:
 
     async def _status(self, _: Request) -> Response:
         logs = self.monitor.look()
-        shown = [{**log.as_json(), **self._beside(log)} for log in logs]
+        shown = [{**row_of(log), **self._beside(log)} for log in logs]
         return json_response({**self._whole(logs), "logs": shown})
 
     def _whole(self, logs: Sequence[LogStatus]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class _Answers:
         damaged = {*log.damaged, *(() if scrub is None else scrub.gaps)}
         return json_response(
             {
-                **log.as_json(),
+                **row_of(log),
                 **self._beside(log),
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
@@ -222,7 +223,7 @@ class _Answers:
             "version": aolog.__version__,
             "can_act": self.controls is not None and self.access.token is not None,
             "troubles": [trouble._asdict() for trouble in self.monitor.health.troubles],
-            "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
+            "logs": [row_of(log) for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self.problems.latest(),
         }
