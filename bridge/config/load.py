@@ -20,8 +20,7 @@ from pydantic import BaseModel, ValidationError
 from aolog.errors import AologError
 from bridge.config.models import Archive, Cluster, Config, Route
 from bridge.config.names import check_cursor
-from bridge.config.secrets import read_text
-from bridge.config.settings import dotted
+from bridge.config.settings import dotted, read_text
 from bridge.errors import WrongConfiguration
 
 _NEAR = 0.7  # for difflib; with less, "colour" is near to "cluster"
@@ -50,7 +49,7 @@ def load_text(
     """As `load`. A text that begins with a brace is JSON."""
     try:
         if text.lstrip().startswith("{"):
-            raw = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+            raw = json.loads(text, object_pairs_hook=_once)
         else:
             raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -65,10 +64,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} appears twice")
     return found
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
 
 
 def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Config:

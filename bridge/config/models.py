@@ -36,8 +36,17 @@ from bridge.config.names import (
 )
 from bridge.config.routing import Rule
 from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
-from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
-from bridge.config.settings import plain_values, read_settings, refused_keys
+from bridge.config.settings import (
+    Setting,
+    Stamps,
+    exposures,
+    is_reference,
+    plain_values,
+    read_settings,
+    refused_keys,
+    setting_of,
+    stamps,
+)
 from bridge.errors import WrongConfiguration, WrongSetting
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's

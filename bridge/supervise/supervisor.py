@@ -363,9 +363,7 @@ class Supervisor:
             _log.info("there is no configuration file to read again; retrying blocked partitions")
             self._rotate()
             return
-        config = read_again(
-            self._read, self._config, lambda c: cluster_options(c, self._pace, self._waits)
-        )
+        config = read_again(self._read, self._config)
         if config is None:
             return
         self._config, self._options = config, self._options_of(config)
@@ -376,9 +374,7 @@ class Supervisor:
 
     def _rotate(self) -> None:
         """Takes what the files of secrets and certificates hold now."""
-        config = read_again(
-            self._config.read_again, self._config, lambda _: None, what="a new file"
-        )
+        config = read_again(self._config.read_again, self._config, what="a new file")
         if config is not None:
             self._config, self._options = config, self._options_of(config)
         apply_options(self._workers.values(), self._options)
