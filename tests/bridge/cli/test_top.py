@@ -22,7 +22,7 @@ def status(bridge: str) -> dict[str, Any]:
     shown.monitor.sample()
     return {
         "overview": overview(shown.logs)._asdict(),
-        "summary": shown.monitor.summary(),
+        "summary": shown.monitor.summary(shown.logs),
         "clusters": [cluster._asdict() for cluster in shown.monitor.health.clusters],
         "logs": [row_of(log) for log in shown.logs],
     }
