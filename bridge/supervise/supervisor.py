@@ -72,7 +72,7 @@ class Supervisor:
         self._removed: dict[str, LogStatus] = {}  # by cluster: sums of logs that were removed
         self._removing = threading.Lock()  # `statuses` has a log or its sums, never both
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
-        self._assignment = Assignment(config, only_start=drain, opens_missing=fail_fast)
+        self._assignment = Assignment(config, opens_missing=drain or fail_fast)
         self._discovery = self._assignment.discovery
         self._parked = ParkedLogs()
         self._proofs = StartProofs()
