@@ -58,9 +58,9 @@ class Setting(NamedTuple):
 
     def read_again(self) -> Setting:
         """With what its file holds now. Raises ValueError, which never quotes the value."""
-        found = (
-            self if self.path is None else setting_of(self.key, {"file": str(self.path)}, self.base)
-        )
+        if self.path is None:
+            return self
+        found = setting_of(self.key, {"file": str(self.path)}, self.base)
         if isinstance(found, str):
             raise ValueError(found)  # noqa: TRY004 -- the value is wrong, not its type
         return found
