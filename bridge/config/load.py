@@ -49,7 +49,7 @@ def load_text(
     """As `load`. A text that begins with a brace is JSON."""
     try:
         if text.lstrip().startswith("{"):
-            raw = json.loads(text, object_pairs_hook=_once)
+            raw = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
         else:
             raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -64,6 +64,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} appears twice")
     return found
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
 
 
 def _validated(raw: dict[str, Any], over: Mapping[str, Any], base: Path) -> Config:

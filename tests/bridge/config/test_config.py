@@ -100,8 +100,6 @@ def test_json_says_the_same_as_toml() -> None:
     table = {"root": "logs", "clusters": {"main": {"bootstrap_servers": "kafka:9092"}}}
     assert load_text(json.dumps(table)) == load_text(LEAST)
     assert not load_text(LEAST).prune
-    nan = json.dumps({**table, "commit_seconds": float("nan")})
-    assert problems_of(nan) == ["commit_seconds: input should be a finite number"]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +190,7 @@ def test_all_problems_are_reported_at_once() -> None:
     [
         ("root = ", "Invalid value"),
         ('{"root": "a", "root": "b"}', "the key 'root' appears twice"),
+        ('{"commit_seconds": NaN}', "NaN is not a number"),
         ("{", "Expecting property name"),
         ('root = "a"\nroot = "b"', "Cannot overwrite a value"),
     ],
