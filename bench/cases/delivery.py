@@ -229,7 +229,7 @@ def _topic(to: Destination, directory: str) -> str:
 
 def _keys() -> list[bytes]:
     """One for each partition, in order."""
-    from bridge.config.partition import partition_of
+    from bridge.config.routing import partition_of
 
     found: dict[int, bytes] = {}
     for i in count():

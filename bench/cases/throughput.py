@@ -249,7 +249,7 @@ def _contender(
 def _records(plan: Plan, length: int, directory: str) -> _Records:
     """Makes the records, and writes them to a log too."""
     import aolog
-    from bridge.config.partition import partition_of
+    from bridge.config.routing import partition_of
     from bridge.kafka.stamp import encode_stamp
 
     size = plan.size

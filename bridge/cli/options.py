@@ -19,7 +19,7 @@ from bridge.config.names import check_servers, check_topic
 from bridge.errors import WrongConfiguration
 
 if TYPE_CHECKING:
-    from bridge.config.secrets import Setting
+    from bridge.config.settings import Setting
     from bridge.deliver.forwarder_options import ForwarderOptions
 
 _log = logging.getLogger("bridge")
@@ -52,8 +52,7 @@ def pairs_of(
 def checked(servers: str | None, settings: dict[str, Setting]) -> dict[str, Any]:
     """Settings for the client. Warns of secrets that others can read. Raises UsageError and WrongSetting;
     connects to nothing."""
-    from bridge.config.secrets import exposures
-    from bridge.config.settings import plain_values
+    from bridge.config.settings import exposures, plain_values
     from bridge.kafka.settings import check
 
     if servers is not None:

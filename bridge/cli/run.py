@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from aolog.cli.option_groups import GroupedCommand
-from aolog.cli.parse import DIRECTORY, MODE, SIZE
+from aolog.cli.parse import DIRECTORY, SIZE
 from bridge.cli.options import TOPIC, create_topics_option, read_back_option, settings_of
 from bridge.config.run_options import OPTIONS
 
@@ -39,7 +39,7 @@ def _configuration_options(command: Callable[..., None]) -> Callable[..., None]:
         "Destination": "bootstrap_servers topic settings create_topics",
         "Delivery": "delivery max_in_flight_bytes read_back commit_seconds stop_seconds cursor_topic"
         " transaction_records transaction_seconds",
-        "Rejected records": "poison mode",
+        "Rejected records": "poison",
         "Rate limits": "records_per_second bytes_per_second total_records_per_second"
         " total_bytes_per_second",
         "Status and log lines": "http http_token http_hosts log_max_bytes as_json status_seconds log_format verbose",
@@ -67,9 +67,6 @@ def _configuration_options(command: Callable[..., None]) -> Callable[..., None]:
 )  # fmt: skip  # options read best one a line
 @create_topics_option
 @read_back_option
-@click.option(
-    "--mode", type=MODE, help="Mode of a new dead-letter log's directory.  [default: 700]"
-)
 @click.option(
     "--prune", is_flag=True, default=None, help="Delete slabs that every cursor has passed."
 )

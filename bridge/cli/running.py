@@ -103,10 +103,10 @@ def _access_of(config: Config) -> Access | None:
     anything is begun."""
     if config.http is None:
         return None
-    from bridge.config.current_text import CurrentText
-    from bridge.operate.access import Access, wrong_token
+    from bridge.config.settings import CurrentToken
+    from bridge.operate.access import Access
 
-    token = config.http_token and CurrentText("http_token", config.http_token, wrong_token)
+    token = config.http_token and CurrentToken("http_token", config.http_token)
     access = Access(config.http, token, tuple(config.http_hosts))
     access.address()
     return access

@@ -36,8 +36,7 @@ from bridge.client.properties import IGNORED, REFUSED, RENAMED, Side, Translatio
 from bridge.config.load import nearest, refuse_constant
 from bridge.config.models import StrictTable
 from bridge.config.names import check_servers
-from bridge.config.secrets import read_text
-from bridge.config.settings import read_settings
+from bridge.config.settings import read_settings, read_text
 from bridge.errors import WrongConfiguration
 
 Given: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"

@@ -13,7 +13,7 @@ from bridge.client.buffer.file_provider import bytes_as_json
 from bridge.pull.commands.topics import moment, servers_option
 
 if TYPE_CHECKING:
-    from bridge.config.secrets import Setting
+    from bridge.config.settings import Setting
     from bridge.kafka.catalog import Catalog, Place
     from bridge.kafka.consumed import Omissions
 

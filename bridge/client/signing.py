@@ -16,7 +16,7 @@ from aolog.errors import AologError
 from aolog.format.signature import Keys, parse_keys, sign
 from bridge.client.config import SigningTable
 from bridge.client.errors import SignatureForged, SignatureMissing, WrongType
-from bridge.config.secrets import read_text
+from bridge.config.settings import read_text
 from bridge.kafka.consumed import headers_of
 
 _APPENDED_BY_THE_BROKER = 2  # confluent-kafka's TIMESTAMP_LOG_APPEND_TIME

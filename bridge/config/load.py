@@ -20,8 +20,7 @@ from pydantic import BaseModel, ValidationError
 from aolog.errors import AologError
 from bridge.config.models import Archive, Cluster, Config, Route
 from bridge.config.names import check_cursor
-from bridge.config.secrets import read_text
-from bridge.config.settings import dotted
+from bridge.config.settings import dotted, read_text
 from bridge.errors import WrongConfiguration
 
 _NEAR = 0.7  # for difflib; with less, "colour" is near to "cluster"

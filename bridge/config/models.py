@@ -25,14 +25,27 @@ from pydantic import (
 
 from aolog.errors import AologError
 from aolog.storage.objects.url import bucket_url
-from aolog.storage.storage import DIRECTORY_MODE
-from aolog.write.validate import TOPIC_NAME, check_mode, read_mode
-from bridge.config.named_function import FUNCTION_NAME, load_function
-from bridge.config.names import address_of, check_cursor, check_servers
+from aolog.write.validate import TOPIC_NAME
+from bridge.config.names import (
+    FUNCTION_NAME,
+    address_of,
+    check_cursor,
+    check_servers,
+    load_function,
+)
 from bridge.config.routing import Rule
 from bridge.config.run_options import OPTIONS, Delivery, LogFormat, Poison
-from bridge.config.secrets import Setting, Stamps, exposures, is_reference, setting_of, stamps
-from bridge.config.settings import plain_values, read_settings, refused_keys
+from bridge.config.settings import (
+    Setting,
+    Stamps,
+    exposures,
+    is_reference,
+    plain_values,
+    read_settings,
+    refused_keys,
+    setting_of,
+    stamps,
+)
 from bridge.errors import WrongConfiguration, WrongSetting
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,60}$"  # part of a cursor's name, so of a file's
@@ -120,18 +133,6 @@ def _without_secrets(text: str, settings: dict[str, Setting]) -> str:
         if value and (setting.secret or setting.source is not None):
             text = text.replace(value, "**********")
     return text
-
-
-def _mode(value: object) -> object:
-    """Text as for chmod, or TOML's 0o750."""
-    try:
-        if isinstance(value, str):
-            return read_mode(value)
-        if isinstance(value, int):
-            check_mode(value)
-    except AologError as error:
-        raise ValueError(str(error)) from None
-    return value
 
 
 CursorName: TypeAlias = Annotated[str, _checked(check_cursor)]
@@ -271,16 +272,6 @@ class Config(StrictTable):
     read_back: bool = Field(
         True, description="at_least_once: after a crash, read what arrived, or send it again"
     )
-    mode: Annotated[
-        int,
-        BeforeValidator(_mode),
-        PlainSerializer(lambda mode: f"{mode:o}", return_type=str, when_used="json"),
-        Field(
-            description="mode of new dead-letter logs, in octal digits",
-            json_schema_extra={"default": f"{DIRECTORY_MODE:o}"},
-        ),
-        WithJsonSchema({"type": "string", "pattern": "^7[0-7]{2}$"}),
-    ] = DIRECTORY_MODE
     records_per_second: float | None = _option("records_per_second", gt=0)
     bytes_per_second: float | None = _option("bytes_per_second", gt=0)
     total_records_per_second: float | None = _option("total_records_per_second", gt=0)

@@ -1,9 +1,12 @@
 """Valid names: of a topic, of a bridge's cursor and its dead-letter log, of a cluster's servers, of the HTTP
-endpoint."""
+endpoint, of a function of the user's."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 from aolog.errors import UsageError
 from aolog.format.names import check_cursor_name
@@ -18,6 +21,7 @@ _SERVER = re.compile(
     re.IGNORECASE,
 )
 _PORT_MAX = 65_535
+FUNCTION_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"  # of a transform, or of `oauth_cb`
 
 BRIDGE = "bridge"  # a bridge's cursor, unless it has another name
 BUFFER = "buffer"  # a Buffer's, of the log through which it sends
@@ -64,3 +68,18 @@ def address_of(text: str) -> tuple[str, int]:
     if not colon or number is None or number > 0xFFFF or "\x00" in host:
         raise UsageError(f"{text!r} is not HOST:PORT", hint="such as 127.0.0.1:9100, or :9100")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", number
+
+
+def load_function(name: str) -> Callable[[Any], Any]:
+    """Imports the function `module:function`. Raises ValueError, with the reason."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001 -- a module may raise anything
+        raise ValueError(f"cannot be loaded: {type(error).__name__}: {error}") from None
+    if not callable(found):
+        raise ValueError(f"{name} is not a function")  # noqa: TRY004 -- as the model reports it
+    function: Callable[[Any], Any] = found
+    return function

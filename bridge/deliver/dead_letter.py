@@ -28,7 +28,7 @@ from typing import NamedTuple
 from aolog import Reader, Record, Writer
 from aolog.errors import NotALog, StorageError, SyncFailed, UsageError, counted
 from aolog.read.batch import Batch
-from aolog.storage.storage import DIRECTORY_MODE, Storage
+from aolog.storage.storage import Storage
 from aolog.write.validate import RECORD_BYTES_MAX
 from bridge.config.names import dead_letter_path
 from bridge.config.run_options import Poison
@@ -110,9 +110,10 @@ def require_dead_letters(path: str, storage: Storage) -> None:
 
 
 class DeadLetterLog:
-    """Created with the first record. Raises what Writer raises; a record that is appended again is there once."""
+    """Created with the first record, with the mode of the log that it is in, unless that is given. Raises what Writer
+    raises; a record that is appended again is there once."""
 
-    def __init__(self, path: str, storage: Storage, mode: int = DIRECTORY_MODE) -> None:
+    def __init__(self, path: str, storage: Storage, mode: int | None = None) -> None:
         self.path = path
         self._storage = storage
         self._mode = mode
@@ -122,12 +123,12 @@ class DeadLetterLog:
     def open(self) -> Writer:
         """Locks the log, before the first record too."""
         if self._writer is None:
+            self._storage.make_directory(self.path, self._mode)
             self._writer = Writer(
                 self.path,
                 sync="never",
                 flush_seconds=None,
                 max_record_bytes=RECORD_BYTES_MAX,
-                mode=self._mode,
                 storage=self._storage,
             )
         return self._writer
@@ -188,7 +189,7 @@ class DeadLetters:
         self._uuid = uuid
         self._storage = source.storage
         self._end_of_epoch = lru_cache(source.end_of_epoch)
-        self._log = DeadLetterLog(self.path, source.storage, source.mode)
+        self._log = DeadLetterLog(self.path, source.storage)
 
     def judge(self, begin: int, since: int) -> Judge:
         """By the policy, with what was set aside before; see `known`. Raises what Reader raises."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from aolog import Record
 from aolog.record import Position
-from aolog.storage.storage import DIRECTORY_MODE
 from bridge.config.routing import Routing
 from bridge.config.run_options import Poison
 from bridge.deliver.log_delivery import AT_LEAST_ONCE
@@ -21,7 +20,7 @@ from bridge.kafka.topic_creation import CreateTopics
 
 OPTIONS = (
     "delivery", "cursor_topic", "transaction_records", "transaction_seconds", "poison",
-    "create_topics", "read_back", "mode", "records_per_second", "bytes_per_second", "prune",
+    "create_topics", "read_back", "records_per_second", "bytes_per_second", "prune",
 )  # fmt: skip  # a list
 """Options with the same name in a configuration and on the command line."""
 
@@ -43,7 +42,6 @@ class ForwarderOptions:
     transaction_records: int = 10_000
     transaction_seconds: float = 0.5
     poison: Poison = "stop"
-    mode: int = DIRECTORY_MODE
     records_per_second: float | None = None
     bytes_per_second: float | None = None
     shared_limit: RateLimit | None = None  # a limit that other logs share

@@ -49,7 +49,7 @@ class LogSource:
         storage: Storage | None = None,
         losses: LogLosses | None = None,  # what cannot be delivered; it may outlive the source
     ) -> None:
-        self.mode, self.cursor = options.mode, options.cursor
+        self.cursor = options.cursor
         self.storage = storage or Storage()
         self.losses = losses or LogLosses()
         names = cursor_names(os.fspath(path), self.storage)

@@ -13,8 +13,13 @@ from typing import TypeAlias
 
 from aolog.format.native.speed import groups
 from aolog.read.batch import Batch
-from bridge.config.partition import KEY_BYTES_REMEMBERED, partition_of, partition_of_address
-from bridge.config.routing import Destination, Routing
+from bridge.config.routing import (
+    KEY_BYTES_REMEMBERED,
+    Destination,
+    Routing,
+    partition_of,
+    partition_of_address,
+)
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.transform import refusals_of
 from bridge.kafka import error_table

@@ -24,7 +24,7 @@ from aolog.errors import load_optional
 from aolog.read.batch import Batch, RecordFrame
 from aolog.record import Record
 from aolog.write.validate import check_record
-from bridge.config.named_function import load_function
+from bridge.config.names import load_function
 from bridge.config.routing import FILTERED, Routing
 from bridge.kafka.error_table import TRANSFORM_FAILED
 from bridge.kafka.lane import Refusal

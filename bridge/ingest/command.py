@@ -14,8 +14,8 @@ from bridge.cli.options import log_format_option, warn_of
 from bridge.cli.running import on_signals
 
 if TYPE_CHECKING:
-    from bridge.config.current_text import CurrentText
     from bridge.config.run_options import LogFormat
+    from bridge.config.settings import CurrentToken
 
 
 @click.command
@@ -93,13 +93,11 @@ def ingest(
         logs.close()
 
 
-def _token(path: str) -> CurrentText:
-    from bridge.config.current_text import CurrentText
-    from bridge.config.secrets import exposures, setting_of
-    from bridge.operate.access import wrong_token
+def _token(path: str) -> CurrentToken:
+    from bridge.config.settings import CurrentToken, exposures, setting_of
 
     found = setting_of("http.token", {"file": path}, Path())
     if isinstance(found, str):
         raise click.BadParameter(found, param_hint="--http-token-file")
     warn_of(exposures({"--http-token-file": found}))
-    return CurrentText("--http-token-file", found, wrong_token)
+    return CurrentToken("--http-token-file", found)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from aolog.errors import UsageError
 from bridge.config.names import address_of
+from bridge.config.settings import TOKEN_MIN, wrong_token
 
-TOKEN_MIN = 16  # characters; a shorter one can be guessed over a network
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 
 
@@ -72,11 +72,6 @@ class Access(NamedTuple):
 
     def _token(self) -> str | None:
         return self.token() if callable(self.token) else self.token
-
-
-def wrong_token(token: str) -> str | None:
-    """Why a token is too weak, None if it is not."""
-    return f"has {len(token)} characters" if len(token) < TOKEN_MIN else None
 
 
 def _is_address(host: str) -> bool:

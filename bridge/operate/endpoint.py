@@ -32,6 +32,7 @@ from starlette.routing import Route
 
 import aolog
 from bridge.operate.access import Access
+from bridge.operate.health import row_of
 from bridge.operate.log_lines import Problems
 from bridge.operate.metrics import exposition
 from bridge.operate.monitor import Monitor
@@ -40,12 +41,12 @@ from bridge.operate.server import (
     LIMITS,
     SAMPLE_S,
     Limits,
-    Streams,
     carry_out,
     error,
     event,
     json_response,
     served,
+    stream,
 )
 from bridge.supervise.status import LogStatus, overview
 from bridge.supervise.supervisor import Action, Supervisor
@@ -65,7 +66,7 @@ def serving(
     monitor, too. controls: what acts for a request with the token. Raises UsageError where it cannot listen."""
     problems = Problems()
     page, policy = load_page("bridge.operate", "page.html")
-    answers = _Answers(page, access, monitor, controls, problems, Streams(limits.streams))
+    answers = _Answers(page, access, monitor, controls, problems)
     monitor.sample()
     logging.getLogger().addHandler(problems)
     try:
@@ -84,7 +85,6 @@ class _Answers:
     monitor: Monitor
     controls: Supervisor | None
     problems: Problems
-    streams: Streams
 
     def routes(self) -> Starlette:
         """The application."""
@@ -119,7 +119,7 @@ class _Answers:
 
     async def _status(self, _: Request) -> Response:
         logs = self.monitor.look()
-        shown = [{**log.as_json(), **self._beside(log)} for log in logs]
+        shown = [{**row_of(log), **self._beside(log)} for log in logs]
         return json_response({**self._whole(logs), "logs": shown})
 
     def _whole(self, logs: Sequence[LogStatus]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class _Answers:
         damaged = {*log.damaged, *(() if scrub is None else scrub.gaps)}
         return json_response(
             {
-                **log.as_json(),
+                **row_of(log),
                 **self._beside(log),
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
@@ -212,7 +212,7 @@ class _Answers:
             after_s = points[-1].time_s
             return event("points", [point._asdict() for point in points]) + status
 
-        return self.streams.answer(events, SAMPLE_S)
+        return stream(events, SAMPLE_S)
 
     def _snapshot(self) -> dict[str, Any]:
         """All of one moment: its numbers add up."""
@@ -222,7 +222,7 @@ class _Answers:
             "version": aolog.__version__,
             "can_act": self.controls is not None and self.access.token is not None,
             "troubles": [trouble._asdict() for trouble in self.monitor.health.troubles],
-            "logs": [log.as_json() for log in logs[:LOGS_SHOWN]],
+            "logs": [row_of(log) for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self.problems.latest(),
         }

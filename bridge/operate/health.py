@@ -1,24 +1,40 @@
 """Health: what stops logs, each cause once, and whether the clusters answer; with since when.
 
-The monitor calls `see` with each sample. A cause that is away for a moment keeps its beginning.
+`error` in a status is a sentence for a log line. The page, `top` and `status` show the same in parts, so that
+a cause that many logs share is said once, and no advice contradicts its cause. The monitor calls `see` with
+each sample. A cause that is away for a moment keeps its beginning.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from bridge.supervise.status import LogStatus
-from bridge.supervise.trouble import Trouble, troubles_of
+from bridge.deliver.status import WaitingLane
+from bridge.kafka.error_table import ROWS, Fault, advice, kind_of
+from bridge.supervise.status import TOTALS, LogStatus
 from bridge.supervise.turns import Phase
 
 _AWAY_S = 15.0  # a cause that is seen again within this long has not ended: connections flap
 _VARYING = re.compile(r"\(after [^()]*\)|\bfor \d+ s\b|\baddress \d+")
 LOGS_SHOWN = 200  # of a trouble
 _ORDER = ("retry", "cause", "nothing")
+_AGAIN = "; trying again"
+_BROKERS = "wait; if the brokers are up, check bootstrap_servers, the network and the certificates"
+_LEADER = "look at the broker that leads the partition"
 
+Needs = Literal["nothing", "cause", "retry"]
 Answers = Literal["answers", "stalled", "no answer", "refuses", "not asked"]
+
+
+class Trouble(NamedTuple):
+    """What stops a log."""
+
+    cause: str  # in words that other logs with the same problem share
+    advice: str  # what to do; "" if there is nothing
+    # `nothing`, it passes by itself; somebody has to remove the `cause`, and to `retry`
+    needs: Needs
 
 
 class Shown(NamedTuple):
@@ -103,3 +119,81 @@ def _answers(logs: Sequence[LogStatus]) -> Answers:
     if waiting:
         return "no answer"
     return "answers" if any(log.phase == Phase.PARKED for log in logs) else "not asked"
+
+
+def row_of(log: LogStatus) -> dict[str, Any]:
+    """A log as JSON, one flat object: its own fields, those of the forwarder's status, and its troubles."""
+    own = log._asdict()
+    status = own.pop("status")
+    del own["lag"]
+    shown = {} if status is None else status._asdict()
+    shown |= {name: getattr(log, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
+    for name in ("state", *TOTALS, "error"):
+        shown.pop(name, None)
+    return {**own, **shown, "troubles": [trouble._asdict() for trouble in troubles_of(log)]}
+
+
+# --- the troubles of a log ------------------------------------------------------------------
+
+
+def troubles_of(log: LogStatus) -> list[Trouble]:
+    """The worst first; none for a log that goes on."""
+    found = []
+    if log.stuck:
+        found.append(
+            Trouble("its thread hangs", "look at the disk, and restart the bridge", "cause")
+        )
+    if log.phase == Phase.PAUSED:
+        return [*found, Trouble("paused by an operator", "resume it on the page", "cause")]
+    if log.state == "connecting":
+        return [*found, _disconnected(log.error)]
+    if log.error is None and log.state != "blocked":  # a topic may be being created
+        return found
+    if log.status is None or log.phase != Phase.RUNNING:
+        return [*found, _failed(log)]
+    lanes = [_of_lane(lane) for lane in log.status.waiting_lanes]
+    if log.status.stalled:
+        lanes.insert(0, _stalled(log.error or ""))
+    return [*found, *dict.fromkeys(lanes or [_failed(log)])]
+
+
+def _disconnected(error: str | None) -> Trouble:
+    if error is None:
+        return Trouble("no broker is connected", _BROKERS, "nothing")
+    cause, what = _parted(error.removesuffix(_AGAIN))
+    if what:
+        return Trouble(cause, what, "cause")
+    before, check, what = cause.partition(": check ")  # the cause names a setting
+    if check:
+        return Trouble(before, f"check {what}", "cause")
+    return Trouble(cause, _BROKERS, "nothing")
+
+
+def _parted(error: str) -> tuple[str, str]:
+    """The cause and the advice of a text `CODE: ...: advice`; no advice in others."""
+    code = error.partition(":")[0]
+    what = f": {advice(code)}"
+    return (error.removesuffix(what), advice(code)) if code in ROWS else (error, "")
+
+
+def _of_lane(lane: WaitingLane) -> Trouble:
+    if lane["state"] == "blocked":
+        needs: Needs = "retry"
+    elif kind_of(lane["code"]).fault is Fault.CONFIGURATION:
+        needs = "cause"
+    else:
+        needs = "nothing"
+    return Trouble(lane["cause"], advice(lane["code"]) if lane["code"] else "", needs)
+
+
+def _stalled(error: str) -> Trouble:
+    cause, what = _parted(error)
+    return Trouble(cause, what or _LEADER, "nothing")
+
+
+def _failed(log: LogStatus) -> Trouble:
+    """Of a run that ended, or of a delivery that pauses."""
+    cause, _, hint = (log.error or "it stopped").partition("; ")
+    if log.phase in {Phase.WAITING, Phase.QUEUED} or (log.error and log.phase == Phase.RUNNING):
+        return Trouble(cause, hint, "nothing")
+    return Trouble(cause, hint or "remove the cause", "retry")

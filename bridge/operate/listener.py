@@ -18,12 +18,12 @@ from typing import Any
 from aolog.errors import UsageError
 
 _log = logging.getLogger("bridge.http")
+_EVENT = {"event": "connections_refused"}
 
 _KEPT_FREE = 4  # one descriptor in this many; a log with its Kafka clients takes some 20
 EXHAUSTED = {errno.EMFILE, errno.ENFILE}  # the process's descriptors, the system's
 _ALWAYS = 4  # connections that the process's other descriptors do not shut out
 _PAUSE_S = 0.5  # less than asyncio's pause (1 s), so that the next call after it is tried
-_AGAIN_S = 60.0  # between log lines
 
 
 class Listener(socket.socket):
@@ -33,9 +33,7 @@ class Listener(socket.socket):
         super().__init__(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._most = most
         self._taken: list[socket.socket] = []  # some of them are closed by now
-        self._closed = 0  # connections, since the start
         self._exhausted_s = float("-inf")
-        self._logged_s: dict[str, float] = {}  # by the text of the line
         try:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.bind((host, port))
@@ -60,7 +58,7 @@ class Listener(socket.socket):
         except OSError as error:
             if error.errno in EXHAUSTED:
                 self._exhausted_s = now_s
-                self._warn(now_s, "no connection can be accepted: %s", error.strerror)
+                _log.warning("no connection can be accepted: %s", error.strerror, extra=_EVENT)
             raise
         # The lowest free descriptor is taken: a high one shows that few are left.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -73,16 +71,10 @@ class Listener(socket.socket):
             self._taken.append(connection)
             return connection, address
         connection.close()
-        self._closed += 1
         if few:
             why = "the process uses three quarters of its descriptors (raise ulimit -n)"
         else:
             why = f"at most {self._most} may be open"
-        text = f"too many connections: {why}; %d are open, %d were closed at once"
-        self._warn(now_s, text, taken, self._closed)
+        text = "too many connections: %s; %d are open, one was closed at once"
+        _log.warning(text, why, taken, extra=_EVENT)
         raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
-
-    def _warn(self, now_s: float, text: str, *args: object) -> None:
-        if now_s - self._logged_s.get(text, float("-inf")) >= _AGAIN_S:
-            self._logged_s[text] = now_s
-            _log.warning(text, *args, extra={"event": "connections_refused"})

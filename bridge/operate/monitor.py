@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import correlation, linear_regression
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.errors import AologError
@@ -22,7 +23,6 @@ from aolog.format.slab import slab_name
 from aolog.log.slab_list import slab_bases
 from bridge.deliver.status import done, pending
 from bridge.operate.health import Health
-from bridge.operate.trend import Trend
 from bridge.supervise.status import REMOVED_LOGS, LogStatus, Overview, overview
 from bridge.supervise.turns import Phase
 
@@ -35,6 +35,9 @@ POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
 RATE_POINTS = 3  # intervals of a rate's mean: a writer that flushes each 10 s is steady
 _MEASURE_S = 0.02  # of each second for file sizes: 5,000 logs are measured in about a minute
+_TREND_S = 900.0  # what a trend is of: longer than bursts and prunes
+_TREND_S_MIN = 60.0  # a trend of less is noise
+_FIT_MIN = 0.5  # a line that explains less of the movement is no trend: it goes up and down
 PRUNED_SHOWN = 50  # slabs of a log that were deleted while the process watched
 
 
@@ -47,6 +50,30 @@ class Point(NamedTuple):
     records_out: float | None
     lag_records: int | None
     lag_seconds: float | None
+
+
+class Trend:
+    """When something that shrinks is empty, by a line through its last values: bursts and prunes move it little."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = (
+            deque()
+        )  # when, and the value; one for each POINT_S
+
+    def add(self, now_s: float, value: float) -> float | None:
+        """Adds a value. In how many seconds it is 0 at the present rate; None unless it shrinks steadily."""
+        seen = self._seen
+        if not seen or now_s - seen[-1][0] >= POINT_S:
+            seen.append((now_s, value))
+        while now_s - seen[0][0] > _TREND_S:
+            seen.popleft()
+        if seen[-1][0] - seen[0][0] < _TREND_S_MIN:
+            return None
+        times, values = zip(*seen, strict=True)
+        slope = linear_regression(times, values).slope
+        if slope >= 0 or correlation(times, values) ** 2 < _FIT_MIN:
+            return None
+        return value / -slope
 
 
 class Disk(NamedTuple):
@@ -126,7 +153,7 @@ class Monitor:
         self.health.see(logs, self.waits(), self._now())
 
     def _count(self, log: LogStatus) -> None:
-        if log.status is None or log.lag_bytes is None or log.phase == Phase.REMOVED:
+        if log.status is None or log.lag_bytes is None:
             return
         seen, position = seen_of(log), log.status.position
         end = position + log.lag_bytes
@@ -209,9 +236,8 @@ class Monitor:
                 free -= 1
         return frozenset(key for key, named in self._named.items() if named)
 
-    def summary(self, logs: Sequence[LogStatus] | None = None) -> dict[str, Any]:
-        """What the page shows first; the counts add up to `seen`. logs: of one moment; by default, of now."""
-        logs = self.look() if logs is None else logs
+    def summary(self, logs: Sequence[LogStatus]) -> dict[str, Any]:
+        """What the page shows first; the counts add up to `seen`. logs: of one moment."""
         whole = overview(logs, waiting_for=self.waits())
         points = self.points()
         last = points[-1] if points else None

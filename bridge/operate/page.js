@@ -15,7 +15,8 @@ const charts = [
   new Chart($("lags"), $("lags-text"), {lines: [{field: "lag_seconds", kind: "lag", name: "oldest"}], say: duration, seconds: true}),
 ];
 
-const nameOf = log => log.cluster && log.cluster !== "default" ? `${log.log} → ${log.cluster}` : log.log;
+const several = () => last.clusters.length > 1;  // otherwise the cluster's name says nothing
+const nameOf = log => several() ? `${log.log} → ${log.cluster}` : log.log;
 const keyOf = log => JSON.stringify([log.log, log.cluster]);
 const headers = () => token ? {Authorization: "Bearer " + token} : {};
 const ask = (path, body) => fetch(path, {method: "POST", headers: headers(), body: JSON.stringify(body)}).catch(() => null);
@@ -92,7 +93,7 @@ function showTroubles(troubles) {
     const parts = children(item, 4, "p");
     put(parts[0], `${i + 1}. ${trouble.cause}`);
     put(parts[1], trouble.advice ? `What to do: ${trouble.advice}.` : "");
-    put(parts[2], [since(trouble.since_s), trouble.cluster === "default" ? "" : `cluster ${trouble.cluster}`, named(trouble)].filter(Boolean).join("; "));
+    put(parts[2], [since(trouble.since_s), trouble.cluster && several() ? `cluster ${trouble.cluster}` : "", named(trouble)].filter(Boolean).join("; "));
     kind(parts[2], "soft");
     put(parts[3], NEEDS[trouble.needs]);
     kind(parts[3], "needs");

@@ -5,6 +5,5 @@ delivered (`bridge.deliver`), nor how a status is shown (`bridge.operate`, `brid
 
 Read in this order: turns (a pure state machine: when one log runs), supervisor (all logs), worker (one log, in
 a thread), assignment (which logs go to which cluster), discovery (logs below a root), cluster_options (of a
-forwarder), reload (SIGHUP), idle_clusters, status, trouble; archiving (in an object
-store, beside all of that).
+forwarder), reload (SIGHUP), idle_clusters, status; archiving (in an object store, beside all of that).
 """

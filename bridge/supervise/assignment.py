@@ -22,14 +22,12 @@ Key: TypeAlias = tuple[str, str]
 class Assignment:
     """For one thread; `waiting_for` may be called by any."""
 
-    def __init__(self, config: Config, *, only_start: bool, opens_missing: bool) -> None:
+    def __init__(self, config: Config, *, opens_missing: bool) -> None:
         root = None if config.root is None else str(Path(config.root).absolute())
         self.discovery = Discovery(root)  # to be closed
         self.configure(config)
         self.missing_root: str | None = None  # why the root cannot be listed; None if it can
-        # A drain of what exists at the start: a missing configured log is an error.
-        self._only_start = only_start
-        # A single log, which is opened even if missing: opening reports why.
+        # A drain, or one log: what is missing is opened, too, as opening reports why, and not waited for.
         self._opens_missing = opens_missing
         self._missing_logs: set[str] = set()
         self._unlisted: dict[str, str] = {}
@@ -44,18 +42,14 @@ class Assignment:
         """The paths to forward, empty for a log that was kept as its directory could not be listed; and the exit
         status of a drain, for what could not be looked at. known: what is forwarded now. Opens logs where a route
         asks for their topic."""
-        found = self.discovery.scan()
+        if self._opens_missing and self._config.root is None:
+            found = {path: path for path in self._config.logs}
+        else:
+            found = self.discovery.scan()
         self._look_for_root()
-        single = {path: path for path in self._config.logs}
-        if self._opens_missing:
-            found = single
         self._look_for_logs(found)
-        if self._only_start and self._config.root is None:
-            found = single
         wanted: dict[Key, str] = {}
-        # Opening a single log reports more than listing it.
-        hidden = self._config.root is not None and self.discovery.unlisted
-        exit_status = StorageError.exit_status if hidden else 0
+        exit_status = StorageError.exit_status if self.discovery.unlisted else 0
         for name, path in found.items():
             try:
                 wanted |= {(name, cluster): path for cluster in self._clusters(name, path)}
@@ -82,7 +76,7 @@ class Assignment:
     def _look_for_root(self) -> None:
         root, before = self.discovery.root, self.missing_root
         self.missing_root = None if root is None else missing(root)
-        if self.missing_root == before or self._only_start:
+        if self.missing_root == before or self._opens_missing:
             return
         if self.missing_root is not None:
             _log.warning("%s", self.waiting_for(), extra={"event": "root_missing"})

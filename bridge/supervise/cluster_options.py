@@ -10,7 +10,7 @@ from aolog.log.cursor_file import cursor_path
 from aolog.storage.storage import Storage
 from bridge.config.models import Config
 from bridge.config.routing import Routing, Rule
-from bridge.config.secrets import Stamps, stamps
+from bridge.config.settings import Stamps, stamps
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aolog.errors import AologError
 from aolog.format.names import PENDING_SUFFIX
@@ -22,8 +22,10 @@ from aolog.log.log_tree import holds_slabs
 from aolog.log.manifest import resolve
 from aolog.storage.storage import Storage
 
-if TYPE_CHECKING:
-    from inotify_simple import INotify
+try:
+    from inotify_simple import INotify, flags
+except ImportError:  # not Linux
+    INotify = None
 
 _GONE = (FileNotFoundError, NotADirectoryError)
 _UNREADABLE = (OSError, AologError)  # AologError: a damaged manifest of pending slabs
@@ -144,7 +146,9 @@ class Discovery:
     def __init__(self, root: str | None, logs: dict[str, str] | None = None) -> None:
         self.root = root
         self.configure(logs or {}, include=("*",), exclude=())
-        self.unlisted: dict[str, str] = {}  # by name, with the reasons: there may be logs in them
+        self.unlisted: dict[
+            str, str
+        ] = {}  # below the root, with the reasons: there may be logs in them
         self._parked: dict[str, Growth | None] = {}
         self._watched: dict[str, int] = {}
         self._paths: dict[int, str] = {}
@@ -157,9 +161,10 @@ class Discovery:
         self._logs, self._include, self._exclude = logs, include, exclude
 
     def scan(self) -> dict[str, str]:
-        """Name and path of each log that exists now. Watches new directories from now on."""
+        """Name and path of each log that exists now, and of each single one that cannot be listed, as opening it
+        reports why. Watches new directories from now on."""
         if self.root is None:
-            return self._scan_single()
+            return {name: path for name, path in self._logs.items() if not is_gone(path)}
         found, others, self.unlisted = walk(self.root, self._include, self._exclude)
         wanted = {*others, *self._parked}
         for path in self._watched.keys() - wanted:
@@ -171,22 +176,9 @@ class Discovery:
             found, _, self.unlisted = walk(self.root, self._include, self._exclude)
         return found
 
-    def _scan_single(self) -> dict[str, str]:
-        """Includes a log that cannot be listed, as opening it reports more."""
-        found: dict[str, str] = {}
-        self.unlisted = {}
-        for name, path in self._logs.items():
-            try:
-                if growth(path) is None:
-                    continue
-            except _UNREADABLE as error:
-                self.unlisted[name] = _reason(error)
-            found[name] = path
-        return found
-
     def may_hold(self, name: str) -> bool:
         """Whether the last scan could not list the directory of this log, or one above it."""
-        above = name.split("/") if self.root is not None else []
+        above = name.split("/")
         names = {".", name, *("/".join(above[:n]) for n in range(1, len(above)))}
         return not names.isdisjoint(self.unlisted)
 
@@ -209,8 +201,6 @@ class Discovery:
         """By inotify: paths of parked logs that may have grown, and whether logs may have come or gone."""
         if self._inotify is None:
             return set(), False
-        from inotify_simple import flags
-
         grown: set[str] = set()
         changed = False
         for event in self._inotify.read(timeout=0):
@@ -244,8 +234,6 @@ class Discovery:
     def _watch(self, path: str) -> None:
         if self._inotify is None or path in self._watched:
             return
-        from inotify_simple import flags
-
         events = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.MOVED_FROM
         events |= flags.DELETE | flags.DELETE_SELF | flags.ONLYDIR
         with contextlib.suppress(OSError):  # gone, or too many watches: the scan finds it
@@ -264,8 +252,6 @@ class Discovery:
 
 def _inotify() -> INotify | None:
     try:
-        from inotify_simple import INotify
-
-        return INotify(nonblocking=True)
-    except (ImportError, OSError):  # not Linux, or its limit is reached
+        return None if INotify is None else INotify(nonblocking=True)
+    except OSError:  # its limit is reached
         return None

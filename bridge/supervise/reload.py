@@ -31,17 +31,12 @@ _FIXED = (
 
 
 def read_again(
-    read: Callable[[], Config],
-    present: Config,
-    check: Callable[[Config], object],
-    *,
-    what: str = "the new configuration",
+    read: Callable[[], Config], present: Config, *, what: str = "the new configuration"
 ) -> Config | None:
     """The new configuration, with the present values of keys that cannot change. None, and an error is logged, if it
-    is wrong. check: raises AologError for what only use finds. what: was read, for log lines."""
+    is wrong. what: was read, for log lines."""
     try:
         config = read()
-        check(config)
     except AologError as error:
         problems = error.problems if isinstance(error, WrongConfiguration) else [str(error)]
         event = {"event": "reload_refused", "code": error.code}

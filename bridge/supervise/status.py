@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aolog import Lag
 from bridge.deliver.status import COUNTED, Status
 from bridge.kafka.stalls import Stall
-from bridge.supervise.trouble import troubles_of
 from bridge.supervise.turns import Phase
 
-_TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
+TOTALS = (*COUNTED, "lost_records", "gaps", "restarts")  # counters of a row: they never fall
 
 REMOVED_LOGS = "(removed logs)"  # the name of the row with their sums
 
@@ -30,8 +29,7 @@ LIVE_LAG_S = 1.0  # a log that is being written always has records that are not 
 # Ten times the longest wait of a thread that works, except for a slow disk.
 STUCK_S = 60.0
 
-STATES = ("connecting", "draining", "limited", "live", "blocked", "stopped")
-
+STATES = ("blocked", "connecting", "limited", "draining", "live", "stopped")  # the worst first
 
 _SHOWN_PHASES = (Phase.QUEUED, Phase.RUNNING, Phase.PARKED, Phase.WAITING, Phase.STANDING)
 
@@ -64,7 +62,7 @@ class LogStatus(NamedTuple):
     @property
     def counted_anything(self) -> bool:
         """Whether a count is not zero."""
-        return any(getattr(self, name) for name in _TOTALS)
+        return any(getattr(self, name) for name in TOTALS)
 
     @property
     def lag_records(self) -> int | None:
@@ -99,18 +97,6 @@ class LogStatus(NamedTuple):
             return True
         running = self.phase in {Phase.RUNNING, Phase.PARKED}
         return running and self.state in {"draining", "limited", "live"}
-
-    def as_json(self) -> dict[str, Any]:
-        """One flat object: these fields, those of the forwarder's status, and its troubles."""
-        own = self._asdict()
-        status = own.pop("status")
-        del own["lag"]
-        shown = {} if status is None else status._asdict()
-        shown |= {name: getattr(self, name) for name in ("lag_records", "lag_bytes", "lag_seconds")}
-        for name in ("state", *_TOTALS, "error"):
-            shown.pop(name, None)
-        troubles = [trouble._asdict() for trouble in troubles_of(self)]
-        return {**own, **shown, "troubles": troubles}
 
 
 class Overview(NamedTuple):
@@ -169,7 +155,7 @@ def removed(cluster: str, logs: Sequence[LogStatus]) -> LogStatus:
         cluster=cluster,
         phase=Phase.REMOVED,
         state="stopped",
-        **{name: sum(getattr(log, name) for log in logs) for name in _TOTALS},
+        **{name: sum(getattr(log, name) for log in logs) for name in TOTALS},
         lag=Lag(0, 0, 0.0),
     )
 
@@ -202,8 +188,7 @@ def overview(
     states = {log.state for log in logs if log.phase != Phase.REMOVED}
     if waiting_for is not None:
         states.add("blocked")
-    order = ("blocked", "connecting", "limited", "draining", "live", "stopped")
-    worst = next((state for state in order if state in states), "live")
+    worst = next((state for state in STATES if state in states), "live")
     running = [log.status for log in logs if log.phase == Phase.RUNNING and log.status is not None]
     counts = {name: sum(getattr(log, name) for log in logs) for name in COUNTED}
     phases = Counter(log.phase for log in logs)

@@ -72,7 +72,7 @@ class Supervisor:
         self._removed: dict[str, LogStatus] = {}  # by cluster: sums of logs that were removed
         self._removing = threading.Lock()  # `statuses` has a log or its sums, never both
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()  # its put is reentrant
-        self._assignment = Assignment(config, only_start=drain, opens_missing=fail_fast)
+        self._assignment = Assignment(config, opens_missing=drain or fail_fast)
         self._discovery = self._assignment.discovery
         self._parked = ParkedLogs()
         self._proofs = StartProofs()
@@ -363,9 +363,7 @@ class Supervisor:
             _log.info("there is no configuration file to read again; retrying blocked partitions")
             self._rotate()
             return
-        config = read_again(
-            self._read, self._config, lambda c: cluster_options(c, self._pace, self._waits)
-        )
+        config = read_again(self._read, self._config)
         if config is None:
             return
         self._config, self._options = config, self._options_of(config)
@@ -376,9 +374,7 @@ class Supervisor:
 
     def _rotate(self) -> None:
         """Takes what the files of secrets and certificates hold now."""
-        config = read_again(
-            self._config.read_again, self._config, lambda _: None, what="a new file"
-        )
+        config = read_again(self._config.read_again, self._config, what="a new file")
         if config is not None:
             self._config, self._options = config, self._options_of(config)
         apply_options(self._workers.values(), self._options)

@@ -21,7 +21,7 @@ from bridge.pull.commands.topics import catalog_of
 
 if TYPE_CHECKING:
     from bridge.config.run_options import LogFormat
-    from bridge.config.secrets import Setting
+    from bridge.config.settings import Setting
     from bridge.supervise.status import Overview
 
 _LOOK_S = 0.1  # for the bridge's cursor, at the start

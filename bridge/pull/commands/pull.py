@@ -20,7 +20,7 @@ from bridge.pull.commands.topics import servers_option
 
 if TYPE_CHECKING:
     from bridge.config.run_options import LogFormat
-    from bridge.config.secrets import Setting
+    from bridge.config.settings import Setting
     from bridge.pull.pull_options import PullStatus
 
 _JSON_EVERY_S = 0.2
@@ -144,7 +144,7 @@ def renewing(servers: str, settings: dict[str, Setting]) -> Callable[[], dict[st
         nonlocal config
         if not rotation.due(config):
             return None
-        new = read_again(config.read_again, config, lambda _: None, what="a new file")
+        new = read_again(config.read_again, config, what="a new file")
         if new is None:
             return None
         config = new

@@ -16,7 +16,7 @@ from bridge.cli.options import TOPIC, checked, pairs_of, settings_option
 from bridge.pull.commands.log_offsets import show_log_offsets
 
 if TYPE_CHECKING:
-    from bridge.config.secrets import Setting
+    from bridge.config.settings import Setting
     from bridge.kafka.catalog import Catalog, Place, When
 
 servers_option = click.option(

@@ -10,12 +10,15 @@ import sys
 import pytest
 from confluent_kafka import Producer
 
-from bridge.config.partition import (
+from bridge.config.routing import (
+    Destination,
+    Routing,
+    Rule,
+    clusters_of,
     partition_of,
     partition_of_address,
     partition_of_key,
 )
-from bridge.config.routing import Destination, Routing, Rule, clusters_of
 from bridge.kafka.embedded import EmbeddedBroker
 
 

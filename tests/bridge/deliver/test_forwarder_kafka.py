@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
-from bridge.config.partition import partition_of_key
+from bridge.config.routing import partition_of_key
 from bridge.errors import Undeliverable
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.config.partition import partition_of_key
+from bridge.config.routing import partition_of_key
 from bridge.deliver.status import Status
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.brokers import TOPIC, assert_arrived, consume

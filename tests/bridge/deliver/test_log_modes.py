@@ -1,4 +1,5 @@
-"""The modes of logs that the bridge creates: only the owner reads them, unless an option says more."""
+"""The modes of logs that the bridge creates: only the owner reads them, unless others may read the log that they
+belong to, or an option says so."""
 
 from __future__ import annotations
 
@@ -10,9 +11,6 @@ import pytest
 import aolog
 from bridge import Buffer
 from bridge.client.buffer.file_provider import FileProvider
-from bridge.config.load import load_text
-from bridge.deliver.rate_limit import RateLimit
-from bridge.supervise.cluster_options import cluster_options
 from tests.bridge.logs import with_large
 from tests.bridge.processes import Start
 
@@ -25,14 +23,13 @@ def modes(log: Path) -> set[tuple[bool, int]]:
     return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in found}
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, 0o700), ("750", 0o750)])
-def test_a_dead_letter_log_has_the_mode_that_run_is_given(
-    run: Start, log: Path, given: str | None, expected: int
-) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o750])
+def test_a_dead_letter_log_has_the_mode_of_its_log(run: Start, log: Path, mode: int) -> None:
+    log.mkdir(0o700, parents=True)
+    log.chmod(mode)
     with_large(log)
-    process = run(*LARGE, *([] if given is None else ["--mode", given]))
-    assert process.end(60) == 0
-    assert modes(log / "dead-letter") == {(True, expected), (False, expected & 0o666)}
+    assert run(*LARGE).end(60) == 0
+    assert modes(log / "dead-letter") == {(True, mode), (False, mode & 0o666)}
 
 
 def test_the_bridges_files_in_a_log_have_the_logs_modes(run: Start, log: Path) -> None:
@@ -59,21 +56,3 @@ def test_a_buffer_s_logs_have_its_mode(
         buffer.flush()
     for path in (log, letters):
         assert modes(path) == {(True, expected), (False, expected & 0o666)}
-
-
-CONFIG = """
-logs = ["log"]
-mode = MODE
-[clusters.main]
-bootstrap_servers = "127.0.0.1:1"
-"""
-
-
-@pytest.mark.parametrize(("text", "expected"), [('"750"', 0o750), ("0o770", 0o770), ("448", 0o700)])
-def test_a_configuration_takes_a_mode_as_chmod_does(
-    tmp_path: Path, text: str, expected: int
-) -> None:
-    config = load_text(CONFIG.replace("MODE", text), base=tmp_path)
-    assert config.mode == expected
-    assert cluster_options(config, RateLimit())["main"].base.mode == expected
-    assert config.shown()["mode"] == f"{expected:o}"

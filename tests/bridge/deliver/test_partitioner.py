@@ -10,8 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from bridge.config.partition import partition_of, partition_of_address
-from bridge.config.routing import Destination, PartitionRule
+from bridge.config.routing import Destination, PartitionRule, partition_of, partition_of_address
 from bridge.deliver import router
 from bridge.deliver.router import Partitioner, lanes_by_topic
 from bridge.kafka.lane import LaneKey

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from aolog import Record, Writer
-from bridge.config.partition import partition_of_key
+from bridge.config.routing import partition_of_key
 from bridge.errors import Undeliverable
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.against_kafka import grow, leave_as_killed, messages_in, set_limit

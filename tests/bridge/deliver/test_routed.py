@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
-from bridge.config.partition import partition_of_address
-from bridge.config.routing import Routing, Rule
+from bridge.config.routing import Routing, Rule, partition_of_address
 from bridge.errors import Undeliverable
 from bridge.kafka.embedded import EmbeddedBroker
 from tests.bridge.brokers import PARTITIONS, TOPIC, assert_arrived, consume

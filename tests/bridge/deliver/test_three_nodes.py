@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
-from bridge.config.partition import partition_of_key
+from bridge.config.routing import partition_of_key
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.testing.apache_kafka import KafkaCluster
 from tests.bridge.against_kafka import committed_in

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.config.current_text import CurrentText
-from bridge.config.settings import read_settings
-from bridge.operate.access import Access, wrong_token
+from bridge.config.settings import CurrentToken, read_settings
+from bridge.operate.access import Access
 
 OLD, NEW = "0123456789abcdef", "fedcba9876543210"
 
@@ -16,7 +15,7 @@ def test_a_replaced_token_is_used_at_once_and_a_missing_or_short_one_never(tmp_p
     file.write_text(OLD + "\n")
     settings, problems = read_settings({"token": {"file": str(file)}}, tmp_path)
     assert not problems
-    access = Access("127.0.0.1:0", CurrentText("token", settings["token"], wrong_token))
+    access = Access("127.0.0.1:0", CurrentToken("token", settings["token"]))
 
     def accepted() -> list[bool]:
         return [access.may_act(f"Bearer {token}") for token in (OLD, NEW, "short")]

@@ -28,7 +28,7 @@ def controlled(page: sync_api.Page, shown: Shown) -> Iterator[Recorded]:
     controls = Recorded()
     with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=controls) as at:
         page.goto(f"http://127.0.0.1:{at[1]}/")
-        page.get_by_role("button", name="a → main").click()
+        page.get_by_role("button", name="a", exact=True).click()
         expect(page.locator("#detail-name")).to_be_focused()
         yield controls
 
@@ -111,7 +111,7 @@ def test_a_problem_of_many_logs_is_said_once_with_what_to_do_and_whether_it_need
         expect(trouble).to_contain_text("What to do: create it")
         expect(trouble).to_contain_text("12 logs: app/0, app/1, app/2")
         expect(trouble).to_contain_text("needs somebody; then goes on by itself")
-        page.get_by_role("button", name="app/3 → main").click()
+        page.get_by_role("button", name="app/3", exact=True).click()
         expect(page.locator("#lanes")).to_contain_text("problem 1, from address 9")
         assert page.locator("body").inner_text().count("there is no topic") == 1
         page.locator("#rows tr").nth(0).get_by_role("link").click()
@@ -218,6 +218,6 @@ def test_the_page_has_no_accessibility_violation(page: sync_api.Page, scheme: st
     with serving(Access("127.0.0.1:0", TOKEN), shown.monitor, controls=Recorded()) as at:
         page.emulate_media(color_scheme=scheme)
         page.goto(f"http://127.0.0.1:{at[1]}/")
-        page.get_by_role("button", name="b → main").click()
+        page.get_by_role("button", name="b", exact=True).click()
         expect(page.locator("#detail")).to_be_visible()
         assert violations(page) == []

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.operate.log_lines import REPEATS_MAX
 from tests.bridge.logs import fill
 from tests.bridge.operate.endpoints import is_answered
 from tests.bridge.operate.listening import where
@@ -58,7 +59,7 @@ def test_idle_connections_leave_descriptors_to_the_log_and_kafka(
             fill(log, range(10 + number, 11 + number))
         process.until(lambda status: status["acknowledged"] == 15)
     wait_until(lambda: is_answered(where(process)))
-    assert process.stderr.count("were closed at once") == 1
+    assert 1 <= process.stderr.count("one was closed at once") <= REPEATS_MAX
     assert process.terminate() == 0
 
 

@@ -9,10 +9,9 @@ import pytest
 from bridge.deliver.rate_limit import LIMITED_S, RateLimit
 from bridge.kafka.error_table import advice
 from bridge.kafka.stalls import Stall
-from bridge.operate.health import Health
-from bridge.operate.trend import Trend
+from bridge.operate.health import Health, troubles_of
+from bridge.operate.monitor import Trend
 from bridge.supervise.status import STUCK_S, LogStatus, state_of
-from bridge.supervise.trouble import troubles_of
 from bridge.supervise.turns import Phase
 from tests.bridge.operate.endpoints import STATUS
 from tests.bridge.operate.shown import MISSING, WELL

@@ -31,4 +31,4 @@ def test_a_few_connections_are_taken_whatever_the_process_has_open(
         taken[0].close()
         accepted()
     assert "raise ulimit -n" in caplog.text
-    assert "4 are open, 1 were closed at once" in caplog.text
+    assert "4 are open, one was closed at once" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,9 @@ class Watched:
         flow = self.monitor.flow(log, "main")
         return flow.records_in, flow.bytes_in, flow.bytes_out
 
+    def summary(self) -> dict[str, Any]:
+        return self.monitor.summary([self.log])
+
     def sample(self, after_s: float = 1.0, **changes: object) -> None:
         self.now_s += after_s
         status = self.log.status
@@ -50,11 +54,11 @@ def test_counts_add_up_and_rates_come_from_them(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.sample()
     watched.sample(10, acknowledged=110, lag_records=25)  # 100 sent, and 20 more are pending
-    summary = watched.monitor.summary()
+    summary = watched.summary()
     assert (summary["seen"], summary["pending"]) == (161, 25)
     assert (summary["records_out_per_s"], summary["records_in_per_s"]) == (10.0, 12.0)
     watched.sample(10, lag_records=None)  # not known for a moment
-    assert watched.monitor.summary()["records_in_per_s"] is None
+    assert watched.summary()["records_in_per_s"] is None
 
 
 def test_the_backlog_of_the_start_is_no_rate_and_a_burst_is_spread(tmp_path: Path) -> None:
@@ -62,9 +66,9 @@ def test_the_backlog_of_the_start_is_no_rate_and_a_burst_is_spread(tmp_path: Pat
     watched.sample(lag_records=None)  # the lag is not known before the first status
     watched.sample(5, lag_records=100_000)
     watched.sample(5, lag_records=100_050)
-    assert watched.monitor.summary()["records_in_per_s"] == 10.0
+    assert watched.summary()["records_in_per_s"] == 10.0
     watched.sample(5, lag_records=100_650)
-    assert watched.monitor.summary()["records_in_per_s"] == 65.0
+    assert watched.summary()["records_in_per_s"] == 65.0
 
 
 def test_bytes_out_count_what_the_position_passed_and_never_fall(tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ def test_the_time_to_a_full_disk_follows_the_trend(
     watched = Watched(tmp_path / "log", Filling())
     for _ in free:
         watched.sample(30)
-    found_s = watched.monitor.summary()["disk_full_in_s"]
+    found_s = watched.summary()["disk_full_in_s"]
     assert found_s == (None if full_in_s is None else pytest.approx(full_in_s))
 
 
@@ -154,10 +158,10 @@ def test_the_time_to_the_bound_of_a_log_follows_its_size(tmp_path: Path) -> None
             sizes.append(watched.monitor.measured(str(tmp_path / "log")).bytes)
         rate = (sizes[2] - sizes[0]) / 60
         expected_s = pytest.approx((100_000 - sizes[2]) / rate, rel=0.1)
-        assert watched.monitor.summary()["bound_in_s"] == expected_s
+        assert watched.summary()["bound_in_s"] == expected_s
     unbounded = Watched(tmp_path / "log")
     unbounded.sample(30)
-    assert unbounded.monitor.summary()["bound_in_s"] is None
+    assert unbounded.summary()["bound_in_s"] is None
 
 
 def test_problems_are_counted_and_bounded_and_one_cause_pushes_out_no_other() -> None:

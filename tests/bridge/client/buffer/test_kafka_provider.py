@@ -20,7 +20,7 @@ from bridge.client.buffer.kafka_provider import KafkaProvider
 from bridge.client.buffer.memory_queue import Batch
 from bridge.client.buffer.provider import Message, NotDelivered
 from bridge.client.buffer.provider_sender import ProviderSender
-from bridge.config.partition import partition_of_key
+from bridge.config.routing import partition_of_key
 from bridge.errors import Rejected, Unanswered, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
