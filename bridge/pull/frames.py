@@ -7,30 +7,25 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 
 from aolog import Writer
-from bridge.kafka.arrivals import numbered_headers
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetched, Fetcher
-from bridge.kafka.runs import Run, runs_of
+from bridge.kafka.runs import Run, numbered_headers
 from bridge.pull.origin import HEADER_NAME, Source
 from bridge.pull.pull_options import FETCH_MESSAGES, FETCH_S, STEP_S
 
 FRAME_RECORDS = 1_000  # at 100 bytes about 200 KiB: damage costs the frames that it touches
 
 
-def fetch_runs(
-    fetcher: Fetcher, is_enough: Callable[[], bool] | None = None
-) -> Iterator[tuple[Fetched, list[Run]]]:
-    """Fetches for a while, in steps, so that topics' ids are asked for once for all steps. The runs take the place
-    of the messages. A step that finds an error is the last one. is_enough: asked after each step; with it the steps are shorter."""
+def fetch_runs(fetcher: Fetcher, is_enough: Callable[[], bool] | None = None) -> Iterator[Fetched]:
+    """Fetches for a while, in steps, so that topics' ids are asked for once for all steps. A step that finds an error
+    is the last one. is_enough: asked after each step; with it the steps are shorter."""
     until_s = time.monotonic() + FETCH_S
     step, step_s = fetcher.step, FETCH_S if is_enough is None else STEP_S
     for _ in range(0, FETCH_MESSAGES, step):
         left_s = until_s - time.monotonic()
         found = fetcher.fetch(step, max(0.0, min(left_s, step_s)), FRAME_RECORDS)
-        runs = [*found.runs, *runs_of(found.messages, FRAME_RECORDS)]
-        count = sum(len(run.offsets) for run in runs)
-        found.messages.clear()  # now: the next fetch takes their memory while it is in the cache
-        yield found, runs
+        count = sum(len(run.offsets) for run in found.runs)
+        yield found
         if found.out_of_range or found.away is not None:
             return
         if count < step and (is_enough is None or is_enough() or time.monotonic() >= until_s):
