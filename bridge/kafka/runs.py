@@ -1,24 +1,24 @@
 """Consumed messages as columns: a run is messages of one partition, in its order; and a consumer that takes them so.
 
-Columns take the place of messages at once, because the garbage collector visits each message that is kept,
-and never looks into columns of bytes and numbers. What a log cannot hold of a message is left out. `_produce.c`, if it
-could be compiled, reads messages before the client makes an object of each: making these, and asking them, takes
-longer than all else.
+The columns are those of a log's frames, so that a run becomes one without an object for any of its records. What a
+log cannot hold of a message is left out. `_produce.c`, if it could be compiled, reads messages before the client makes
+an object of each: making these, and asking them, takes longer than all else.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from itertools import compress, groupby, repeat
+from collections.abc import Iterable, Iterator
+from itertools import compress, groupby
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message
 
+from aolog.format.columns import BinaryColumn, Columns, decode_columns, encode_columns, lone
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.record import Headers
 from bridge.kafka.catalog import Place
 from bridge.kafka.consumed import LeftOut, Pairs, headers_of, time_ms_of
 from bridge.kafka.plugin import ARRIVALS, plugin
@@ -36,29 +36,44 @@ class Run(NamedTuple):
     """Messages of one partition, in its order."""
 
     place: Place
-    offsets: list[int]  # rising
-    timestamps_us: list[int]  # NO_TIMESTAMP for none
-    keys: list[bytes | None] | None  # None if no message has one, as headers
-    headers: list[Pairs | None] | None
-    values: list[bytes | None]
+    offsets: array[int]  # rising
+    columns: Columns  # timestamps (NO_TIMESTAMP for none), values, and keys if a message has one
+    headers: list[Pairs | None] | None  # None if no message has any
     left_out: list[LeftOut | None] | None  # None if nothing was left out of any message
 
     def within(self, begin: int, end: int) -> Run:
         """The messages with offsets in [begin, end)."""
-        offsets = self.offsets
+        place, offsets, columns, headers, left_out = self
         if begin <= offsets[0] and offsets[-1] < end:
             return self
-        first, last = bisect_left(offsets, begin), bisect_left(offsets, end)
-        return self._each(lambda column: column[first:last])
+        first = bisect_left(offsets, begin)
+        last = max(first, bisect_left(offsets, end))
+        part = columns.part(first, last), headers and headers[first:last]
+        return Run(place, offsets[first:last], *part, left_out and left_out[first:last])
 
     def chosen(self, wanted: list[bool]) -> Run:
-        """The messages for which it is true."""
-        return self._each(lambda column: list(compress(column, wanted)))
+        """The messages for which it is true. Copies them, unless all are."""
+        if all(wanted):
+            return self
+        rows = list(compress(self.rows(), wanted))
+        return _run(self.place, rows) if rows else self.within(0, 0)
 
-    def _each(self, change: Callable[[list[Any]], list[Any]]) -> Run:
-        place, *columns = self
-        changed: list[Any] = [None if column is None else change(column) for column in columns]
-        return Run(place, *changed)
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The offset of each message, its time, key, value and headers, and what was left out."""
+        _, offsets, columns, headers, left_out = self
+        keys, values, times_us = columns.keys, columns.values, columns.timestamps
+        assert values is not None
+        assert times_us is not None
+        nothing = [None] * columns.records
+        return zip(
+            offsets,
+            times_us.cast("q"),
+            nothing if keys is None else keys.to_list(),
+            values.to_list(),
+            headers or nothing,
+            left_out or nothing,
+            strict=True,
+        )
 
 
 def runs_of(messages: Iterable[Any], records_max: int) -> Iterator[Run]:
@@ -79,22 +94,41 @@ def runs_of(messages: Iterable[Any], records_max: int) -> Iterator[Run]:
 
 
 def _row(message: Any) -> tuple[Any, ...]:
-    """What a log can hold of a message, in the order of Run's columns."""
+    """What a log can hold of a message, as Run.rows has it."""
     pairs, unnamed = headers_of(message)
     time_ms = time_ms_of(message)
     is_kept = time_ms is None or abs(time_ms) <= _LOG_MS_MAX
     time_us = NO_TIMESTAMP if time_ms is None or not is_kept else 1_000 * time_ms
     left_out = None if is_kept and not unnamed else LeftOut(unnamed, None if is_kept else time_ms)
-    return message.offset(), time_us, message.key(), pairs or None, message.value(), left_out
+    return message.offset(), time_us, message.key(), message.value(), pairs or None, left_out
 
 
 def _run(place: Place, rows: list[tuple[Any, ...]]) -> Run:
-    offsets, times_us, keys, headers, values, left_out = map(list, zip(*rows, strict=True))
-    return Run(place, offsets, times_us, _used(keys), _used(headers), values, _used(left_out))
+    offsets, times_us, keys, values, headers, left_out = zip(*rows, strict=True)
+    bits, parts = encode_columns(values, timestamps=times_us, keys=_used(keys))
+    columns = decode_columns(memoryview(b"".join(parts)), len(rows), bits)
+    return Run(place, array("q", offsets), columns, _used(headers), _used(left_out))
 
 
-def _used(column: list[Any]) -> list[Any] | None:
-    return None if column.count(None) == len(column) else column
+def _used(column: tuple[Any, ...]) -> list[Any] | None:
+    return None if column.count(None) == len(column) else list(column)
+
+
+def _compiled_run(
+    place: Place, offsets: bytes, times_us: bytes, keys: Any, values: Any, *others: Any
+) -> Run:
+    """From what the compiled half returns."""
+    numbers = array("q", offsets)
+    timestamps = memoryview(times_us)
+    columns = Columns(
+        len(numbers), None, _column(*values), timestamps, None if keys is None else _column(*keys)
+    )
+    return Run(place, numbers, columns, *others)
+
+
+def _column(present: bytes | None, offsets: bytes, data: bytes) -> BinaryColumn:
+    validity = None if present is None else memoryview(present)
+    return BinaryColumn(validity, memoryview(offsets), memoryview(data))
 
 
 class ColumnConsumer(Consumer):
@@ -137,7 +171,7 @@ class ColumnConsumer(Consumer):
         runs, errors = self._half.columns(self._arrivals, records_max, BYTES_MAX, LeftOut)
         for topic, partition, offset, *error in errors:
             failed.append(Message(topic, partition, offset, error=KafkaError(*error)))
-        return [Run(*each) for each in runs], failed
+        return [_compiled_run(*each) for each in runs], failed
 
     def close(self) -> None:
         """Leaves the cluster."""
@@ -145,13 +179,11 @@ class ColumnConsumer(Consumer):
         super().close()
 
 
-def numbered_headers(name: str, prefix: bytes, numbers: list[int]) -> list[Headers]:
-    """Headers for each number: a pair of the name, and the prefix with the number in decimal."""
+def numbered(prefix: bytes, numbers: array[int]) -> BinaryColumn:
+    """A column of the prefix and each number, in decimal."""
     compiled = plugin()
-    found: list[Headers] | None = None
     if compiled is not None:
-        found = compiled.half.headers(name, prefix, numbers)
-    if found is None:
-        values = map((prefix.replace(b"%", b"%%") + b"%d").__mod__, numbers)
-        found = list(zip(zip(repeat(name), values, strict=False)))  # a tuple of one pair for each
-    return found
+        return _column(*compiled.half.numbered(prefix, numbers))
+    bits, parts = encode_columns([b"%b%d" % (prefix, number) for number in numbers])
+    found = decode_columns(memoryview(b"".join(parts)), len(numbers), bits)
+    return found.values or lone(found.value)

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import time
+from array import array
 from collections import Counter
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from bridge.kafka import runs as runs_module
 from bridge.kafka.consumed import LeftOut
 from bridge.kafka.fetcher import Fetched, Fetcher
 from bridge.kafka.plugin import Plugin, plugin
-from bridge.kafka.runs import Run, numbered_headers, runs_of
+from bridge.kafka.runs import Run, numbered, runs_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +63,7 @@ def rows_of(runs: list[Run]) -> dict[Place, list[tuple[Any, ...]]]:
     rows: dict[Place, list[tuple[Any, ...]]] = {}
     for run in runs:
         assert len(run.offsets) <= RUN_RECORDS
-        columns = ([None] * len(run.offsets) if column is None else column for column in run[1:])
-        rows.setdefault(run.place, []).extend(zip(*columns, strict=True))
+        rows.setdefault(run.place, []).extend(run.rows())
     return rows
 
 
@@ -110,7 +110,7 @@ def test_a_run_is_of_one_partition_even_where_offsets_rise(embedded_broker: Embe
     fetcher.assign(begins)
     found: dict[Place, list[bytes | None]] = {}
     for run in taken(fetcher, 30, 30, 1_000):  # perhaps several of a partition
-        found.setdefault(run.place, []).extend(run.values)
+        found.setdefault(run.place, []).extend(value for _, _, _, value, *_ in run.rows())
     assert found == wanted
     fetcher.close()
 
@@ -121,7 +121,7 @@ def test_a_time_that_cannot_be_kept_is_left_out(embedded_broker: EmbeddedBroker)
     fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
     fetcher.assign({("t", 0): 0})
     (run,) = taken(fetcher, 2)
-    assert run.timestamps_us == [7_000, NO_TIMESTAMP]
+    assert [time_us for _, time_us, *_ in run.rows()] == [7_000, NO_TIMESTAMP]
     assert run.left_out == [None, LeftOut(0, 2**62)]
     fetcher.close()
 
@@ -183,7 +183,7 @@ def test_a_run_of_large_messages_has_fewer(
     fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
     fetcher.assign({("t", 0): 0})
     found = fetcher.fetch(len(kilobytes), SOON_S, 100)
-    assert [run.offsets for run in found.runs] == [[0, 1, 2], [3], [4, 5], [6, 7]]
+    assert [list(run.offsets) for run in found.runs] == [[0, 1, 2], [3], [4, 5], [6, 7]]
     fetcher.close()
 
 
@@ -298,9 +298,9 @@ def test_a_consumer_goes_while_messages_wait(
 
 @pytest.mark.parametrize("how", ["compiled", "python"])
 @pytest.mark.parametrize("prefix", [b"", b"100%/", b"p" * 300])
-def test_headers_are_numbered(how: str, prefix: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_is_numbered(how: str, prefix: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     if how == "python":
         monkeypatch.setattr(runs_module, "plugin", lambda: None)
     numbers = [0, 7, 10, 2**63 - 1]
-    expected = [(("n", prefix + b"%d" % number),) for number in numbers]
-    assert numbered_headers("n", prefix, numbers) == expected
+    found = numbered(prefix, array("q", numbers))
+    assert found.to_list() == [prefix + b"%d" % number for number in numbers]
