@@ -31,6 +31,7 @@ TESTS = [
     "tests/aolog/format/test_stretch.py",
     "tests/bridge/kafka/test_producing.py",
     "tests/bridge/kafka/test_arrivals.py",
+    "tests/bridge/kafka/test_messages.py",
     "tests/bridge/client/buffer/test_memory_queue.py",
 ]
 # What uses them, under fault injection and with random input: two minutes.
@@ -41,7 +42,6 @@ LONG_TESTS = [
     "tests/aolog/read/test_reader.py",
     "tests/aolog/write/test_writer.py",
     "tests/bridge/client/test_clients.py",
-    "tests/bridge/kafka/test_messages.py",
     "tests/bridge/deliver/at_least_once/test_batch_planner.py",
 ]
 # They begin processes without the environment that loads the sanitizers, or without the compiled half.

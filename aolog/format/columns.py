@@ -154,6 +154,15 @@ class BodyBuilder:
         self.parts.append(part)
         self.length += pad + len(part)
 
+    def column(self, column: BinaryColumn) -> bool:
+        """Adds a binary column. Returns whether it has nulls."""
+        if column.validity is not None:
+            self.put(column.validity)
+        offsets, data = rebased(column.offsets)
+        self.put(offsets)
+        self.put(column.data[data])
+        return column.validity is not None
+
     def binary(self, entries: Sequence[bytes | None]) -> bool:
         """Adds a binary column. Returns whether it has nulls. Raises BodyTooLarge."""
         column = _column(entries)
@@ -172,6 +181,50 @@ def offsets_of(lengths: Iterable[int]) -> bytes:
         return array("I", accumulate(lengths, initial=0)).tobytes()
     except OverflowError:
         raise BodyTooLarge from None
+
+
+def rebased(offsets: memoryview) -> tuple[Buffer, slice]:
+    """Offsets that begin at 0, and the part of the entries that they had."""
+    numbers = offsets.cast("I")
+    begin, end = numbers[0], numbers[-1]
+    if begin:
+        return array("I", [number - begin for number in numbers]).tobytes(), slice(begin, end)
+    return offsets, slice(end)
+
+
+def header_column(headers: Sequence[Headers]) -> HeaderColumn:
+    """Of all records."""
+    bits, parts = encode_columns([b""] * len(headers), headers=headers)
+    found = decode_columns(memoryview(b"".join(parts)), len(headers), bits).headers
+    assert found is not None, "no record has a header"
+    return found
+
+
+def columns_body(columns: Columns) -> tuple[int, BodyBuilder]:
+    """The bits of columns, and the body that has them: what `decode_columns` reads. `values` must be set."""
+    _, _, values, timestamps, keys, topic, topics, headers = columns
+    assert values is not None
+    bits, body = VALUES, BodyBuilder()
+    if timestamps is not None:
+        bits |= TIMESTAMPS
+        body.put(timestamps)
+    if keys is not None:
+        bits |= KEYS | (KEY_NULLS if body.column(keys) else 0)
+    if topic is not None:
+        name = topic.encode()
+        bits |= TOPIC
+        body.put(_U32.pack(len(name)) + name)
+    if topics is not None:
+        bits |= TOPICS | (TOPIC_NULLS if body.column(topics) else 0)
+    if headers is not None:
+        offsets, entries = rebased(headers.offsets)
+        bits |= HEADERS
+        body.put(offsets)
+        body.column(headers.names.part(entries.start or 0, entries.stop))
+        nulls = body.column(headers.values.part(entries.start or 0, entries.stop))
+        bits |= HEADER_NULLS if nulls else 0
+    bits |= VALUE_NULLS if body.column(values) else 0
+    return bits, body
 
 
 def encode_columns(

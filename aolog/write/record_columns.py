@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aolog.errors import RecordRefused, load_optional
+from aolog.format.columns import Columns, columns_body, lone
 from aolog.format.compression import packer
 from aolog.format.native.inlet import Body, body_of, encode_records
 from aolog.queuefka.format1 import check_storable, without
@@ -13,7 +16,7 @@ from aolog.storage import clock
 from aolog.write.validate import check_record, check_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -85,10 +88,25 @@ class RecordChecks:
             return values
         return [self.one(value)[0] or b"" for value in values]
 
-    def of_arrow(self, batch: pa.RecordBatch) -> Body:
+    def of_arrow(self, batch: pa.RecordBatch | Columns) -> Body:
         """Arrow's columns as one frame."""
+        if isinstance(batch, Columns):
+            return self._of_columns(batch)
         arrow = load_optional("aolog.write.arrow")
         return self._frame(arrow.from_arrow(batch, self._max_record_bytes, clock.now_us()))
+
+    def _of_columns(self, columns: Columns) -> Body:
+        import numpy as np
+
+        bits, body = columns_body(columns)
+        longest = 0
+        if body.length > self._max_record_bytes:  # otherwise no record is
+            longest = max(check_record(*record)[5] for record in _rows(columns))
+        check_sizes(body.length, longest, self._max_record_bytes)
+        now_us = clock.now_us()
+        stamps = np.frombuffer(columns.timestamps or array("q", [now_us]), np.int64)
+        range_us = int(stamps.max()), int(stamps.min())
+        return self._frame(Body(columns.records, bits, body.parts, *range_us))
 
     def _frame(self, body: Body) -> Body:
         if not self._has_columns:
@@ -96,6 +114,25 @@ class RecordChecks:
                 f"the log {without('columns')}", hint="use append_many with values alone"
             )
         return body if self._pack is None or not body.records else body.packed(self._pack)
+
+
+def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
+    """The value of each record, its key, headers, timestamp and topic."""
+    records, _, values, timestamps, keys, topic, _, headers = columns
+    nothing: list[Any] = [None] * records
+    of_each: list[Any] = [()] * records
+    if headers is not None:
+        names = [str(name or b"", "utf-8") for name in headers.names.to_list()]
+        pairs = list(zip(names, headers.values.to_list(), strict=True))
+        of_each = [pairs[begin:end] for begin, end in pairwise(headers.offsets.cast("I"))]
+    return zip(
+        (values or lone(None)).to_list(),
+        nothing if keys is None else keys.to_list(),
+        of_each,
+        nothing if timestamps is None else timestamps.cast("q"),
+        [topic] * records,
+        strict=True,
+    )
 
 
 def put(records: Body | list[bytes], make_room: Callable[[], Any]) -> list[range] | list[bytearray]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from aolog.format.columns import Columns
     from aolog.format.compression import Compression
     from aolog.format.native.inlet import Body
     from aolog.log.retention import Retention
@@ -196,9 +197,10 @@ class Writer(Inlet):
         columns = {"keys": keys, "headers": headers, "timestamps": timestamps, "topics": topics}
         return self._append_checked(self._checks.of(values, columns))
 
-    def append_arrow(self, record_batch: pa.RecordBatch) -> np.ndarray:
+    def append_arrow(self, record_batch: pa.RecordBatch | Columns) -> np.ndarray:
         """As `append_many`, of a batch of columns: `value` and, optional, `key`, `headers` (lists of
-        structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored."""
+        structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored. Or of columns as frames
+        have them (aolog.format.columns), whose contents are not checked."""
         return self._append_checked(self._checks.of_arrow(record_batch))
 
     def _append_checked(self, records: Body | list[bytes]) -> np.ndarray:

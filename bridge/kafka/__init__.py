@@ -8,6 +8,6 @@ refuses), events (what a producer reports), plugin, kept_values (of which the cl
 connection (a client and its cluster) and producer (at least once). For exactly once:
 transactional_producer (where a transaction is committed) with ownership, cursor_record,
 cursor_topic and hanging_transactions. What they ask a cluster: read_back, identity, topic_creation,
-topic_settings, stalls; telemetry (what is measured). Then catalog, runs, arrivals and fetcher (what a cluster has,
-and reading it, as columns: for `bridge.pull` and commands) and embedded (a test cluster in this process).
+topic_settings, stalls; telemetry (what is measured). Then catalog, runs and fetcher (what a cluster has, and
+reading it, as columns: for `bridge.pull` and commands) and embedded (a test cluster in this process).
 """

@@ -166,12 +166,7 @@ add_arrivals(void *rk)
     return NULL;
 }
 
-/* A run: messages of one partition, in columns; a column that no message needs is NULL. */
-enum { OFFSETS, TIMES_US, KEYS, HEADERS, VALUES, LEFT_OUT, COLUMNS };
-typedef struct {
-    Arrival first; /* its message is NULL if no run has begun */
-    PyObject *columns[COLUMNS];
-} Run;
+enum { OFFSETS, TIMES_US, KEYS, VALUES, HEADERS, LEFT_OUT, COLUMNS }; /* of a run */
 
 /* Adds to a column that begins with the first entry that is not None; takes over the entry. `at` entries are before
  * it. 0 and an exception on an error, as below. */
@@ -234,59 +229,88 @@ pairs_of_headers(const void *headers, Py_ssize_t *left_out)
     return Py_NewRef(Py_None);
 }
 
-/* Adds a message to a run that has `at` others. */
-static int
-add_message(Run *run, Py_ssize_t at, const Arrival *arrival, PyObject *left_out_type)
+/* (validity or None, offsets u32, data) of the messages' keys, or values, as Arrow has them; None if all are null, unless
+ * they are values. */
+static PyObject *
+column_of(const Arrival *run, Py_ssize_t count, int is_key)
 {
-    const Message *message = arrival->message;
-    int64_t time_ms = arrival->time_ms, time_us = INT64_MIN;
+    size_t size = 0, nulls = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Message *message = run[i].message;
+        nulls += (is_key ? message->key : message->value) == NULL;
+        size += is_key ? message->key_size : message->value_size;
+    }
+    if (is_key && nulls == (size_t)count)
+        return Py_NewRef(Py_None);
+    Py_ssize_t bitmap = (count + 7) / 8;
+    PyObject *present = nulls ? PyBytes_FromStringAndSize(NULL, bitmap) : Py_NewRef(Py_None);
+    PyObject *offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (present == NULL || offsets == NULL || data == NULL) {
+        Py_XDECREF(present), Py_XDECREF(offsets), Py_XDECREF(data);
+        return NULL;
+    }
+    uint32_t end = 0, *ends = (uint32_t *)PyBytes_AsString(offsets);
+    char *bytes = PyBytes_AsString(data), *bits = nulls ? memset(PyBytes_AsString(present), 0, (size_t)bitmap) : NULL;
+    *ends = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Message *message = run[i].message;
+        const char *entry = is_key ? message->key : message->value;
+        size_t length = is_key ? message->key_size : message->value_size;
+        if (entry != NULL)
+            memcpy(bytes + end, entry, length);
+        if (entry != NULL && bits != NULL)
+            bits[i >> 3] = (char)(bits[i >> 3] | 1 << (i & 7));
+        *++ends = end += (uint32_t)length;
+    }
+    return Py_BuildValue("NNN", present, offsets, data);
+}
+
+/* Adds the headers of a message to a run's, and what a log cannot hold of it. Returns its time for the log. `at` messages
+ * are before it. */
+static int
+add_message(PyObject **to, int64_t *time_us, Py_ssize_t at, const Arrival *arrival, PyObject *left_out_type)
+{
+    int64_t time_ms = arrival->time_ms;
     int is_timed = arrival->kind != NO_TIME && time_ms != UNTIMED;
     int is_kept = is_timed && time_ms >= -TIME_MS_MAX && time_ms <= TIME_MS_MAX;
-    if (is_kept)
-        time_us = 1000 * time_ms;
+    *time_us = is_kept ? 1000 * time_ms : INT64_MIN;
     Py_ssize_t unnamed = 0;
-    PyObject **to = run->columns, *left_out;
+    PyObject *left_out;
     if (!add_sparsely(&to[HEADERS], at, pairs_of_headers(arrival->headers, &unnamed)))
         return 0;
     if (is_timed && !is_kept)
         left_out = PyObject_CallFunction(left_out_type, "nL", unnamed, (long long)time_ms);
     else
         left_out = unnamed > 0 ? PyObject_CallFunction(left_out_type, "n", unnamed) : Py_NewRef(Py_None);
-    return add_sparsely(&to[LEFT_OUT], at, left_out) && add(to[OFFSETS], PyLong_FromLongLong(message->offset)) &&
-           add(to[TIMES_US], PyLong_FromLongLong(time_us)) &&
-           add(to[VALUES], bytes_or_none(message->value, message->value_size)) &&
-           add_sparsely(&to[KEYS], at, bytes_or_none(message->key, message->key_size));
+    return add_sparsely(&to[LEFT_OUT], at, left_out);
 }
 
-/* Ends a run, if one has begun: appends it to `runs`, unless an exception is set. */
+/* Adds a run of these messages, if there are any. 0 and an exception on an error. */
 static int
-end_run(PyObject *runs, Run *run, int ok)
+add_run(PyObject *runs, const Arrival *run, Py_ssize_t count, PyObject *left_out_type)
 {
-    if (run->first.message == NULL)
-        return ok;
-    PyObject **of = run->columns;
-    for (int i = 0; i < COLUMNS; i++)
+    PyObject *of[COLUMNS] = {NULL};
+    if (count == 0)
+        return 1;
+    Py_ssize_t size = count * (Py_ssize_t)sizeof(int64_t);
+    of[OFFSETS] = PyBytes_FromStringAndSize(NULL, size);
+    of[TIMES_US] = PyBytes_FromStringAndSize(NULL, size);
+    of[KEYS] = column_of(run, count, 1);
+    of[VALUES] = of[KEYS] == NULL ? NULL : column_of(run, count, 0);
+    int ok = of[OFFSETS] != NULL && of[TIMES_US] != NULL && of[VALUES] != NULL;
+    for (Py_ssize_t i = 0; ok && i < count; i++) {
+        ((int64_t *)PyBytes_AsString(of[OFFSETS]))[i] = run[i].message->offset;
+        ok = add_message(of, (int64_t *)PyBytes_AsString(of[TIMES_US]) + i, i, &run[i], left_out_type);
+    }
+    for (int i = HEADERS; ok && i < COLUMNS; i++)
         if (of[i] == NULL)
             of[i] = Py_NewRef(Py_None);
-        else if (i != HEADERS && i != LEFT_OUT)
-            PyObject_GC_UnTrack(of[i]); /* it has bytes and numbers, which the collector of cycles would all visit */
-    ok = ok && add(runs, Py_BuildValue("(si)OOOOOO", run->first.topic, (int)run->first.message->partition, of[OFFSETS],
-                                       of[TIMES_US], of[KEYS], of[HEADERS], of[VALUES], of[LEFT_OUT]));
+    ok = ok && add(runs, Py_BuildValue("(si)OOOOOO", run->topic, (int)run->message->partition, of[OFFSETS], of[TIMES_US],
+                                       of[KEYS], of[VALUES], of[HEADERS], of[LEFT_OUT]));
     for (int i = 0; i < COLUMNS; i++)
-        Py_CLEAR(of[i]);
-    run->first.message = NULL;
+        Py_XDECREF(of[i]);
     return ok;
-}
-
-static int
-begin_run(Run *run, Arrival first)
-{
-    PyObject **of = run->columns;
-    run->first = first;
-    of[OFFSETS] = PyList_New(0);
-    of[TIMES_US] = PyList_New(0);
-    of[VALUES] = PyList_New(0);
-    return of[OFFSETS] != NULL && of[TIMES_US] != NULL && of[VALUES] != NULL;
 }
 
 static int
@@ -304,30 +328,31 @@ static int
 add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize_t most, size_t most_bytes,
             PyObject *left_out_type)
 {
-    Run run = {0};
+    Arrival *run = malloc((size_t)(arrivals->count + 1) * sizeof *run);
+    Py_ssize_t size = 0;
     size_t bytes = 0;
-    int64_t last = 0;
-    int ok = 1;
-    for (Py_ssize_t i = -1, size = 0; ok && i < arrivals->count; i++) {
+    int ok = run != NULL;
+    if (!ok)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = -1; ok && i < arrivals->count; i++) {
         Arrival arrival = i < 0 ? arrivals->first : arrival_of(arrivals->following[i]);
-        const Message *message = arrival.message, *first = run.first.message;
+        const Message *message = arrival.message, *first = size > 0 ? run->message : NULL;
         if (message->error != OK) {
             ok = add_error(errors, &arrival);
             continue;
         }
-        if (first != NULL && (size == most || bytes >= most_bytes || message->offset <= last ||
-                              message->topic != first->topic || message->partition != first->partition))
-            ok = end_run(runs, &run, ok);
-        if (ok && run.first.message == NULL) {
-            ok = begin_run(&run, arrival);
+        if (size > 0 && (size == most || bytes >= most_bytes || message->offset <= run[size - 1].message->offset ||
+                         message->topic != first->topic || message->partition != first->partition)) {
+            ok = add_run(runs, run, size, left_out_type);
             size = 0;
             bytes = 0;
         }
         bytes += message->value_size;
-        last = message->offset;
-        ok = ok && add_message(&run, size++, &arrival, left_out_type);
+        run[size++] = arrival;
     }
-    return end_run(runs, &run, ok);
+    ok = ok && add_run(runs, run, size, left_out_type);
+    free(run);
+    return ok;
 }
 
 /* (runs, errors) of what was taken since `want`. */
@@ -345,45 +370,43 @@ take_arrivals(Arrivals *arrivals, Py_ssize_t most, size_t most_bytes, PyObject *
     return found;
 }
 
-/* `prefix` and a number, in decimal. */
-static PyObject *
-numbered(const char *prefix, size_t size, long long number)
+/* The digits of a number, up to `end`; where they begin. */
+static char *
+digits_of(int64_t number, char *end)
 {
-    char text[256], digits[24], *at = digits + sizeof digits;
-    unsigned long long rest = (unsigned long long)number;
+    uint64_t rest = (uint64_t)number;
     do
-        *--at = (char)('0' + rest % 10);
+        *--end = (char)('0' + rest % 10);
     while (rest /= 10);
-    size_t length = (size_t)(digits + sizeof digits - at);
-    memcpy(text, prefix, size);
-    memcpy(text + size, at, length);
-    return PyBytes_FromStringAndSize(text, (Py_ssize_t)(size + length));
+    return end;
 }
 
-/* A header of each number: ((name, prefix and number),). NULL and an exception on an error. */
+/* (None, offsets, data) of a column: the prefix and each number, in decimal. NULL and an exception on an error. */
 static PyObject *
-numbered_headers(PyObject *name, const char *prefix, size_t size, PyObject *numbers)
+numbered_column(const char *prefix, size_t size, const Py_buffer *numbers)
 {
-    Py_ssize_t count = PyList_Size(numbers);
-    PyObject *list = PyList_New(count);
-    for (Py_ssize_t i = 0; list != NULL && i < count; i++) {
-        long long number = PyLong_AsLongLong(PyList_GetItem(numbers, i));
-        if (number < 0 && !PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "a number is negative");
-        PyObject *value = number < 0 ? NULL : numbered(prefix, size, number);
-        PyObject *pair = value == NULL ? NULL : PyTuple_Pack(2, name, value);
-        PyObject *headers = pair == NULL ? NULL : PyTuple_Pack(1, pair);
-        Py_XDECREF(value), Py_XDECREF(pair);
-        if (headers == NULL) {
-            Py_CLEAR(list);
-        } else {
-            /* They refer to a string and bytes: the collector of cycles, which would visit them all, need not know. */
-            PyObject_GC_UnTrack(PyTuple_GetItem(headers, 0));
-            PyObject_GC_UnTrack(headers);
-            PyList_SetItem(list, i, headers);
-        }
+    Py_ssize_t count = numbers->len / (Py_ssize_t)sizeof(int64_t);
+    size_t most = (size + 20) * (size_t)count;
+    PyObject *offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    char *data = malloc(most + 1), text[20], *const end = text + sizeof text;
+    if (offsets == NULL || data == NULL || most > UINT32_MAX) {
+        Py_XDECREF(offsets);
+        free(data);
+        return PyErr_NoMemory();
     }
-    return list;
+    uint32_t at = 0, *ends = (uint32_t *)PyBytes_AsString(offsets);
+    *ends = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t number;
+        memcpy(&number, (const char *)numbers->buf + i * (Py_ssize_t)sizeof number, sizeof number);
+        char *digits = digits_of(number, end);
+        memcpy(data + at, prefix, size);
+        memcpy(data + at + size, digits, (size_t)(end - digits));
+        *++ends = at += (uint32_t)(size + (size_t)(end - digits));
+    }
+    PyObject *column = Py_BuildValue("ONy#", Py_None, offsets, data, (Py_ssize_t)at);
+    free(data);
+    return column;
 }
 
 #endif

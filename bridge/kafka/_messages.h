@@ -144,11 +144,13 @@ add_frame(Made *made, PyObject *frame, PyObject *value_column)
 {
     Column values = {0}, keys = {0};
     Py_buffer addresses = {0}, timestamps = {0};
-    PyObject *columns = PyTuple_GetItem(frame, FRAME_COLUMNS), *topic = PyTuple_GetItem(columns, COLUMNS_TOPIC);
-    PyObject *key_column = PyTuple_GetItem(columns, COLUMNS_KEYS);
+    PyObject *columns = frame == NULL ? NULL : PyTuple_GetItem(frame, FRAME_COLUMNS);
+    if (columns == NULL)
+        return 0;
+    PyObject *topic = PyTuple_GetItem(columns, COLUMNS_TOPIC), *key_column = PyTuple_GetItem(columns, COLUMNS_KEYS);
     int64_t first = number_in(frame, FRAME_ADDRESS), us = number_in(frame, FRAME_TIME);
     int64_t records = number_in(columns, COLUMNS_RECORDS);
-    int added = topic != NULL && key_column != NULL && !PyErr_Occurred() && open_column(value_column, &values) &&
+    int added = !PyErr_Occurred() && open_column(value_column, &values) &&
                 (key_column == Py_None || open_column(key_column, &keys)) &&
                 open_numbers(PyTuple_GetItem(frame, FRAME_ADDRESSES), records, &addresses) &&
                 open_numbers(PyTuple_GetItem(columns, COLUMNS_TIMES), records, &timestamps);

@@ -549,20 +549,18 @@ columns(PyObject *module, PyObject *args)
     return arrivals == NULL ? NULL : take_arrivals(arrivals, most, (size_t)most_bytes, left_out_type);
 }
 
-#define PREFIX_MAX 200 /* a cluster's id, a topic's, and a partition take 80 */
-
 static PyObject *
-number_headers(PyObject *module, PyObject *args)
+numbered(PyObject *module, PyObject *args)
 {
-    PyObject *name, *numbers;
     const char *prefix;
     Py_ssize_t size;
+    Py_buffer numbers;
     (void)module;
-    if (!PyArg_ParseTuple(args, "Oy#O!", &name, &prefix, &size, &PyList_Type, &numbers))
+    if (!PyArg_ParseTuple(args, "y#y*", &prefix, &size, &numbers))
         return NULL;
-    if (size > PREFIX_MAX)
-        Py_RETURN_NONE;
-    return numbered_headers(name, prefix, (size_t)size, numbers);
+    PyObject *column = numbered_column(prefix, (size_t)size, &numbers);
+    PyBuffer_Release(&numbers);
+    return column;
 }
 
 static PyMethodDef methods[] = {
@@ -594,10 +592,11 @@ static PyMethodDef methods[] = {
      "want(arrivals, count, timeout_ms): with the next message that the consumer gives, so many are taken at most, this "
      "one among them; waits so long for them."},
     {"columns", columns, METH_VARARGS,
-     "columns(arrivals, most, bytes, left_out): (runs, errors) of what was taken since `want`. A run: runs.Run's fields, "
-     "of at most `most` messages; it ends when its values have so many bytes. left_out: consumed.LeftOut. An error: (topic, partition, offset, code, text)."},
-    {"headers", number_headers, METH_VARARGS,
-     "headers(name, prefix, numbers): ((name, prefix and number),) for each number. None if the prefix is too long."},
+     "columns(arrivals, most, bytes, left_out): (runs, errors) of what was taken since `want`. A run: see runs.py; of at most "
+     "`most` messages, and it ends when its values have so many bytes. left_out: consumed.LeftOut. An error: (topic, partition, "
+     "offset, code, text)."},
+    {"numbered", numbered, METH_VARARGS,
+     "numbered(prefix, numbers): a column of the prefix and each number, i64, in decimal."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from aolog.errors import counted
 from bridge.kafka.stamp import Stamp, decode_stamp
@@ -43,17 +43,6 @@ def headers_of(message: Any) -> tuple[Pairs, int]:
         return _named(message)
 
 
-def headers_column(messages: list[Any]) -> tuple[list[Pairs | None], dict[int, int]]:
-    """The headers of each message, None for none; and by index how many were left out."""
-    try:
-        column: list[Any] = list(map(Message.headers, messages))
-    except (SystemError, UnicodeDecodeError):
-        found = list(map(_named, messages))
-    else:
-        return column, {}
-    return [pairs or None for pairs, _ in found], {i: n for i, (_, n) in enumerate(found) if n}
-
-
 def _named(message: Any) -> tuple[Pairs, int]:
     """The headers that have a name, which replace the message's, and the number of the others."""
     pairs: Pairs | None = None
@@ -75,11 +64,7 @@ def stamp_of(message: Any) -> Stamp | None:
 
 def time_ms_of(message: Any) -> int | None:
     """A message's time: any i64, or None."""
-    return usable_ms(*message.timestamp())
-
-
-def usable_ms(kind: int, time_ms: int) -> int | None:
-    """As time_ms_of. kind, time_ms: as `Message.timestamp` returns them."""
+    kind, time_ms = message.timestamp()
     return None if kind == TIMESTAMP_NOT_AVAILABLE or time_ms == _NO_TIME_MS else time_ms
 
 

@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.errors import DestinationError
-from bridge.kafka.arrivals import ColumnConsumer
 from bridge.kafka.catalog import Place
 from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, ends_consumer, words
 from bridge.kafka.error_table import Kind, kind_of
-from bridge.kafka.runs import Run
+from bridge.kafka.runs import ColumnConsumer, Run
 
 Protocol: TypeAlias = Literal["classic", "consumer"]
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
@@ -35,7 +34,7 @@ class Fetched(NamedTuple):
     ends: dict[Place, int]  # partitions that were read up to this offset, their end
     out_of_range: list[Place]  # they do not have the offset that they were to be read from
     away: str | None  # why the cluster did not answer; None if it did
-    runs: Sequence[Run] = ()  # those that came as columns, which are not among `messages`
+    runs: Sequence[Run] = ()  # if runs were asked for: there are no `messages` then
 
 
 class Fetcher:
@@ -128,11 +127,11 @@ class Fetcher:
 
     @property
     def step(self) -> int:
-        """How many messages to fetch at once, if they may be runs."""
+        """How many messages to fetch at once, as runs."""
         return self._consumer.step
 
     def fetch(self, messages: int, timeout_s: float, run_records: int | None = None) -> Fetched:
-        """So many messages at most; waits so long for the first. run_records: of a run at most, if they may be runs.
+        """So many messages at most; waits so long for the first. run_records: of a run at most; None: no runs.
         Raises DestinationError if the cluster refuses."""
         try:
             runs, arrived = self._consumer.take(messages, timeout_s, run_records)
@@ -142,9 +141,6 @@ class Fetcher:
         while self._errors:
             if (reported := self._errors.popleft()).code() == ALL_DOWN:
                 self._away = reported.str()
-        if not any(map(Message.error, arrived)):  # an error is true
-            found.messages.extend(arrived)
-            arrived = []
         for message in arrived:
             error = message.error()
             if error is None:

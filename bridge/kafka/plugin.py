@@ -1,4 +1,4 @@
-"""`_produce.c`, the compiled half of queueing.py and arrivals.py, as a plugin of librdkafka.
+"""`_produce.c`, the compiled half of queueing.py, messages.py and runs.py, as a plugin of librdkafka.
 
 It gets a client's handle as every plugin does: the client's settings name it, and the thread that makes the client
 asks for what it noted meanwhile.

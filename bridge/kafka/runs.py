@@ -1,115 +1,189 @@
-"""The client's messages as columns: a run is messages of one partition, in its order.
+"""Consumed messages as columns: a run is messages of one partition, in its order; and a consumer that takes them so.
 
-Columns take the place of messages at once, because the garbage collector visits each message that is kept,
-and never looks into columns of bytes and numbers. What a log cannot hold of a message is left out.
+The columns are those of a log's frames, so that a run becomes one without an object for any of its records. What a
+log cannot hold of a message is left out. `_produce.c`, if it could be compiled, reads messages before the client makes
+an object of each: making these, and asking them, takes longer than all else.
 """
 
 from __future__ import annotations
 
+import logging
+import time
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from itertools import accumulate, compress, pairwise
-from operator import ne
+from collections.abc import Iterable, Iterator
+from itertools import compress, groupby
 from typing import Any, NamedTuple
 
-from confluent_kafka import Message
+from confluent_kafka import Consumer, KafkaError, Message
 
+from aolog.format.columns import BinaryColumn, Columns, decode_columns, encode_columns, lone
 from aolog.format.slab import NO_TIMESTAMP
 from bridge.kafka.catalog import Place
-from bridge.kafka.consumed import LeftOut, Pairs, headers_column, time_ms_of, usable_ms
+from bridge.kafka.consumed import LeftOut, Pairs, headers_of, time_ms_of
+from bridge.kafka.plugin import ARRIVALS, plugin
 
 # A run ends when its values have so many bytes: it becomes a frame, and a frame of large messages would need much
 # memory to write and to read, and exceed the bound of a log.
 BYTES_MAX = 512 << 10
 _LOG_MS_MAX = ((1 << 63) - 1) // 1_000  # a log's times are microseconds
+# How many a step takes. Columns: Python's calls of a step take a tenth of the time of 500, and the compiled half takes
+# no more than this. Messages: the garbage collector visits those that are kept, and so few are released before it runs.
+_COLUMNS_STEP, _MESSAGES_STEP = 1_000, 500
 
 
 class Run(NamedTuple):
     """Messages of one partition, in its order."""
 
     place: Place
-    offsets: list[int]  # rising
-    timestamps_us: list[int]  # NO_TIMESTAMP for none
-    keys: list[bytes | None] | None  # None if no message has one, as headers
-    headers: list[Pairs | None] | None
-    values: list[bytes | None]
+    offsets: array[int]  # rising
+    columns: Columns  # timestamps (NO_TIMESTAMP for none), values, and keys if a message has one
+    headers: list[Pairs | None] | None  # None if no message has any
     left_out: list[LeftOut | None] | None  # None if nothing was left out of any message
-
-    def cut(self, begin: int, end: int) -> Run:
-        """The messages with these indices."""
-        return self._each(lambda column: column[begin:end])
 
     def within(self, begin: int, end: int) -> Run:
         """The messages with offsets in [begin, end)."""
-        offsets = self.offsets
+        place, offsets, columns, headers, left_out = self
         if begin <= offsets[0] and offsets[-1] < end:
             return self
-        return self.cut(bisect_left(offsets, begin), bisect_left(offsets, end))
+        first = bisect_left(offsets, begin)
+        last = max(first, bisect_left(offsets, end))
+        part = columns.part(first, last), headers and headers[first:last]
+        return Run(place, offsets[first:last], *part, left_out and left_out[first:last])
 
     def chosen(self, wanted: list[bool]) -> Run:
-        """The messages for which it is true."""
-        return self._each(lambda column: list(compress(column, wanted)))
+        """The messages for which it is true. Copies them, unless all are."""
+        if all(wanted):
+            return self
+        rows = list(compress(self.rows(), wanted))
+        return _run(self.place, rows) if rows else self.within(0, 0)
 
-    def _each(self, change: Callable[[list[Any]], list[Any]]) -> Run:
-        place, *columns = self
-        changed: list[Any] = [None if column is None else change(column) for column in columns]
-        return Run(place, *changed)
-
-
-def runs_of(messages: list[Any], records_max: int) -> Iterator[Run]:
-    """The runs of messages without errors, in order; none has more records, and each ends at BYTES_MAX. Each of the client's methods is called
-    for all messages by `map`, which takes a third of a loop."""
-    changes = {0}
-    for of in (Message.topic, Message.partition):
-        column: list[Any] = list(map(of, messages))
-        if column.count(column[0] if column else None) < len(column):
-            changes.update(compress(range(1, len(column)), map(ne, column[1:], column)))
-    for begin, end in pairwise([*sorted(changes), len(messages)]):
-        at = begin
-        while at < end:
-            run = messages[at : min(end, at + records_max)]
-            bytes_to = list(accumulate(map(len, run)))
-            run = run[: bisect_left(bytes_to, BYTES_MAX) + 1]
-            yield _run(run)
-            at += len(run)
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The offset of each message, its time, key, value and headers, and what was left out."""
+        _, offsets, columns, headers, left_out = self
+        keys, values, times_us = columns.keys, columns.values, columns.timestamps
+        assert values is not None
+        assert times_us is not None
+        nothing = [None] * columns.records
+        return zip(
+            offsets,
+            times_us.cast("q"),
+            nothing if keys is None else keys.to_list(),
+            values.to_list(),
+            headers or nothing,
+            left_out or nothing,
+            strict=True,
+        )
 
 
-def _run(messages: list[Any]) -> Run:
-    headers, unnamed = headers_column(messages)
-    offsets: list[Any] = list(map(Message.offset, messages))
-    stamps = map(Message.timestamp, messages)
-    timestamps_us = [
-        1_000 * ms if kind and 0 <= ms <= _LOG_MS_MAX else _odd_us(kind, ms) for kind, ms in stamps
-    ]
-    return Run(
-        (messages[0].topic(), messages[0].partition()),
-        offsets,
-        timestamps_us,
-        _used(list(map(Message.key, messages))),
-        _used(headers),
-        list(map(Message.value, messages)),
-        _left_out(messages, timestamps_us, unnamed),
+def runs_of(messages: Iterable[Any], records_max: int) -> Iterator[Run]:
+    """The runs of messages without errors, in order; none has more records, and each ends at BYTES_MAX."""
+    for place, of_place in groupby(
+        messages, lambda message: (message.topic(), message.partition())
+    ):
+        rows: list[tuple[Any, ...]] = []
+        size = 0
+        for message in of_place:
+            rows.append(_row(message))
+            size += len(message)
+            if len(rows) == records_max or size >= BYTES_MAX:
+                yield _run(place, rows)
+                rows, size = [], 0
+        if rows:
+            yield _run(place, rows)
+
+
+def _row(message: Any) -> tuple[Any, ...]:
+    """What a log can hold of a message, as Run.rows has it."""
+    pairs, unnamed = headers_of(message)
+    time_ms = time_ms_of(message)
+    is_kept = time_ms is None or abs(time_ms) <= _LOG_MS_MAX
+    time_us = NO_TIMESTAMP if time_ms is None or not is_kept else 1_000 * time_ms
+    left_out = None if is_kept and not unnamed else LeftOut(unnamed, None if is_kept else time_ms)
+    return message.offset(), time_us, message.key(), message.value(), pairs or None, left_out
+
+
+def _run(place: Place, rows: list[tuple[Any, ...]]) -> Run:
+    offsets, times_us, keys, values, headers, left_out = zip(*rows, strict=True)
+    bits, parts = encode_columns(values, timestamps=times_us, keys=_used(keys))
+    columns = decode_columns(memoryview(b"".join(parts)), len(rows), bits)
+    return Run(place, array("q", offsets), columns, _used(headers), _used(left_out))
+
+
+def _used(column: tuple[Any, ...]) -> list[Any] | None:
+    return None if column.count(None) == len(column) else list(column)
+
+
+def _compiled_run(
+    place: Place, offsets: bytes, times_us: bytes, keys: Any, values: Any, *others: Any
+) -> Run:
+    """From what the compiled half returns."""
+    numbers = array("q", offsets)
+    timestamps = memoryview(times_us)
+    columns = Columns(
+        len(numbers), None, _column(*values), timestamps, None if keys is None else _column(*keys)
     )
+    return Run(place, numbers, columns, *others)
 
 
-def _used(column: list[Any]) -> list[Any] | None:
-    return None if column[0] is None and column.count(None) == len(column) else column
+def _column(present: bytes | None, offsets: bytes, data: bytes) -> BinaryColumn:
+    validity = None if present is None else memoryview(present)
+    return BinaryColumn(validity, memoryview(offsets), memoryview(data))
 
 
-def _odd_us(kind: int, time_ms: int) -> int:
-    """The microseconds of a time that is missing, before 1970, or beyond what a log can hold."""
-    usable = usable_ms(kind, time_ms)
-    if usable is None or not -_LOG_MS_MAX <= usable <= _LOG_MS_MAX:
-        return NO_TIMESTAMP
-    return 1_000 * usable
+class ColumnConsumer(Consumer):
+    """The client's, and `take`. One thread."""
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        *,
+        logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        compiled = plugin()
+        self._arrivals: Any = None
+        if compiled is not None:
+            settings = compiled.begin(settings, ARRIVALS)
+        super().__init__(settings, logger=logger)
+        if compiled is not None:
+            self._half, self._arrivals = compiled.half, compiled.half.arrivals()
+        self.step = _MESSAGES_STEP if self._arrivals is None else _COLUMNS_STEP
+
+    def take(
+        self, count: int, timeout_s: float, records_max: int | None
+    ) -> tuple[list[Run], list[Any]]:
+        """What `consume` gives: runs and errors, as messages. records_max: of a run; None: no runs, only messages.
+        After a rebalance a message may come again, in a later run."""
+        if self._arrivals is None or records_max is None:
+            arrived = self.consume(count, timeout=timeout_s)
+            if records_max is None:
+                return [], arrived
+            good = [message for message in arrived if message.error() is None]
+            return list(runs_of(good, records_max)), [m for m in arrived if m.error() is not None]
+        self._half.want(self._arrivals, count, int(1_000 * timeout_s))
+        failed: list[Any] = []
+        left_s, until_s = timeout_s, time.monotonic() + timeout_s
+        while len(failed) < count and (arrived := self.consume(1, timeout=left_s)):
+            if arrived[0].error() is None:  # it, and those that follow, are among the columns
+                break
+            failed += arrived
+            left_s = max(0.0, until_s - time.monotonic())
+        runs, errors = self._half.columns(self._arrivals, records_max, BYTES_MAX, LeftOut)
+        for topic, partition, offset, *error in errors:
+            failed.append(Message(topic, partition, offset, error=KafkaError(*error)))
+        return [_compiled_run(*each) for each in runs], failed
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        self._arrivals = None
+        super().close()
 
 
-def _left_out(
-    messages: list[Any], timestamps_us: list[int], unnamed: dict[int, int]
-) -> list[LeftOut | None] | None:
-    found = {i: LeftOut(headers) for i, headers in unnamed.items()}
-    if NO_TIMESTAMP in timestamps_us:
-        for i, us in enumerate(timestamps_us):
-            if us == NO_TIMESTAMP and (time_ms := time_ms_of(messages[i])) is not None:
-                found[i] = LeftOut(unnamed.get(i, 0), time_ms)
-    return [found.get(i) for i in range(len(messages))] if found else None
+def numbered(prefix: bytes, numbers: array[int]) -> BinaryColumn:
+    """A column of the prefix and each number, in decimal."""
+    compiled = plugin()
+    if compiled is not None:
+        return _column(*compiled.half.numbered(prefix, numbers))
+    bits, parts = encode_columns([b"%b%d" % (prefix, number) for number in numbers])
+    found = decode_columns(memoryview(b"".join(parts)), len(numbers), bits)
+    return found.values or lone(found.value)

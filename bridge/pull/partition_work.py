@@ -107,8 +107,8 @@ class PartitionWork:
         if not puller.options.drain and puller.state != "away" and puller.looks():
             self._look()
         is_enough = self._is_read if puller.options.drain else None
-        for found, runs in fetch_runs(puller.fetcher, is_enough):
-            self._held += runs  # now: the next step may take partitions away
+        for found in fetch_runs(puller.fetcher, is_enough):
+            self._held += found.runs  # now: the next step may take partitions away
             self._read_to |= found.ends
             self._drop_revoked()
         puller.state, puller.error = "pulling", None

@@ -132,11 +132,11 @@ class UnitWork:
             try:
                 while at < unit.end and not self._must_leave():
                     arrived: list[Run] = []
-                    for found, some in fetch_runs(self._puller.fetcher):
-                        arrived += some
+                    for found in fetch_runs(self._puller.fetcher):
+                        arrived += found.runs
                         self._puller.state = "pulling" if found.away is None else "away"
                         self._puller.error = found.away
-                        if some and some[-1].offsets[-1] >= unit.end:
+                        if found.runs and found.runs[-1].offsets[-1] >= unit.end:
                             break
                     runs = [run.within(at, unit.end) for run in arrived]
                     runs = [run for run in runs if run.offsets]

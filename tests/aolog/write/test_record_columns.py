@@ -8,6 +8,7 @@ import pytest
 
 import aolog
 from aolog.format.frame import KIND_RECORDS
+from aolog.write.validate import check_record
 from tests.aolog.conftest import frames_of, read_all
 
 VALUES = [b"a", None, bytearray(b"c")]
@@ -88,3 +89,68 @@ def test_a_record_of_columns_may_have_as_many_bytes_as_a_record(log_path: str, o
             with pytest.raises(aolog.RecordTooLarge, match="a record of 51 bytes"):
                 writer.append_many(values, **columns)
     assert [record.value for record in read_all(log_path)] == ([] if over else values)
+
+
+# --- columns as frames have them -----------------------------------------------------------------
+
+
+RECORDS: list[dict[str, Any]] = [
+    {"value": b"a", "key": b"k", "timestamp": 7},
+    {"value": None, "headers": (("h", b"1"), ("i", None)), "timestamp": -5},
+    {"value": b"c" * 90, "key": b"", "headers": (("ä", b""),), "timestamp": 9},
+    {"value": b"", "timestamp": 8},
+]
+
+
+def frames_of_records(path: str, records: list[dict[str, Any]]) -> Any:
+    """The records, and the columns of their only frame."""
+    with aolog.Writer(path) as writer:
+        for record in records:
+            writer.append(**record)
+    with aolog.Reader(path) as reader:
+        batch = reader.read_batch()
+    assert batch is not None
+    (frame,) = batch.frames
+    return list(batch), frame.columns
+
+
+@pytest.mark.parametrize("topic", [None, "t"])
+@pytest.mark.parametrize(("first", "end"), [(0, 4), (1, 4), (1, 3), (2, 3)])
+def test_what_is_read_as_columns_can_be_appended_as_columns(
+    log_path: str, first: int, end: int, topic: str | None
+) -> None:
+    records, columns = frames_of_records(
+        f"{log_path}-1", [{**each, "topic": topic} for each in RECORDS]
+    )
+    with aolog.Writer(log_path) as writer:
+        address = writer.append_arrow(columns.part(first, end))[0]
+        after = writer.append(b"next")
+    *found, last = read_all(log_path)
+    assert [each[1:] for each in found] == [each[1:] for each in records[first:end]]
+    assert found[0].address == address
+    assert last.address == after
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("i", range(len(RECORDS)))
+def test_the_bound_of_a_record_holds_for_columns(log_path: str, i: int, over: int) -> None:
+    """As for `append`, which counts the same bytes, whatever else is in the columns."""
+    record = {**RECORDS[i], "topic": "t"}
+    given = (record.get("value"), record.get("key"), record.get("headers", ()))
+    size = check_record(*given, record["timestamp"], "t")[5] - 4  # but for the value's offset
+    others = [{"value": b"", "timestamp": 1, "topic": "t"}] * 9
+    _, columns = frames_of_records(f"{log_path}-1", [*others, record])
+    with aolog.Writer(log_path, max_record_bytes=size - over) as writer:
+        if over:
+            with pytest.raises(aolog.RecordTooLarge, match=f"a record of {size} bytes"):
+                writer.append_arrow(columns)
+        else:
+            writer.append_arrow(columns)
+    assert len(read_all(log_path)) == (0 if over else 10)
+
+
+def test_columns_without_times_get_the_present(log_path: str) -> None:
+    _, columns = frames_of_records(f"{log_path}-1", [{"value": b"a"}, {"value": b"b"}])
+    with aolog.Writer(log_path) as writer:
+        writer.append_arrow(columns._replace(timestamps=None))
+    assert all((r.timestamp or 0) > 1_600_000_000_000_000 for r in read_all(log_path))

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import time
+from array import array
 from collections import Counter
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -16,12 +17,11 @@ from confluent_kafka import Producer, cimpl
 
 import aolog
 from aolog.format.slab import NO_TIMESTAMP
-from bridge.kafka import arrivals
-from bridge.kafka.arrivals import numbered_headers
+from bridge.kafka import runs as runs_module
 from bridge.kafka.consumed import LeftOut
 from bridge.kafka.fetcher import Fetched, Fetcher
 from bridge.kafka.plugin import Plugin, plugin
-from bridge.kafka.runs import Run, runs_of
+from bridge.kafka.runs import Run, numbered, runs_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +63,7 @@ def rows_of(runs: list[Run]) -> dict[Place, list[tuple[Any, ...]]]:
     rows: dict[Place, list[tuple[Any, ...]]] = {}
     for run in runs:
         assert len(run.offsets) <= RUN_RECORDS
-        columns = ([None] * len(run.offsets) if column is None else column for column in run[1:])
-        rows.setdefault(run.place, []).extend(zip(*columns, strict=True))
+        rows.setdefault(run.place, []).extend(run.rows())
     return rows
 
 
@@ -111,7 +110,7 @@ def test_a_run_is_of_one_partition_even_where_offsets_rise(embedded_broker: Embe
     fetcher.assign(begins)
     found: dict[Place, list[bytes | None]] = {}
     for run in taken(fetcher, 30, 30, 1_000):  # perhaps several of a partition
-        found.setdefault(run.place, []).extend(run.values)
+        found.setdefault(run.place, []).extend(value for _, _, _, value, *_ in run.rows())
     assert found == wanted
     fetcher.close()
 
@@ -122,7 +121,7 @@ def test_a_time_that_cannot_be_kept_is_left_out(embedded_broker: EmbeddedBroker)
     fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
     fetcher.assign({("t", 0): 0})
     (run,) = taken(fetcher, 2)
-    assert run.timestamps_us == [7_000, NO_TIMESTAMP]
+    assert [time_us for _, time_us, *_ in run.rows()] == [7_000, NO_TIMESTAMP]
     assert run.left_out == [None, LeftOut(0, 2**62)]
     fetcher.close()
 
@@ -140,7 +139,7 @@ def test_a_partition_that_is_removed_and_added_again_goes_on_where_it_is_to(
 ) -> None:
     """The client stops it in the background. What it fetched before is not given any more."""
     if how == "python":
-        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+        monkeypatch.setattr(runs_module, "plugin", lambda: None)
     fetcher = by_columns(embedded_broker, 1_000)
     fetcher.assign({("t", 0): 0})
     assert rows_of(taken(fetcher, 10, 10))["t", 0][0][0] == 0
@@ -157,7 +156,7 @@ def test_the_end_and_an_offset_that_is_gone_are_reported(
     how: str, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how == "python":
-        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+        monkeypatch.setattr(runs_module, "plugin", lambda: None)
     fetcher = by_columns(embedded_broker, 5)
     fetcher.assign({("t", 0): 0, ("t", 1): 7})
     until_s = time.monotonic() + SOON_S
@@ -178,14 +177,13 @@ def test_a_run_of_large_messages_has_fewer(
 ) -> None:
     """It becomes a frame, which is written and read as a whole."""
     if how == "python":
-        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+        monkeypatch.setattr(runs_module, "plugin", lambda: None)
     kilobytes = [200, 200, 200, 900, 1, 511, 1, 0]
     produce(embedded_broker, [row(0, value=bytes(1024 * size)) for size in kilobytes])
     fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
     fetcher.assign({("t", 0): 0})
     found = fetcher.fetch(len(kilobytes), SOON_S, 100)
-    runs = found.runs or runs_of(found.messages, 100)
-    assert [run.offsets for run in runs] == [[0, 1, 2], [3], [4, 5], [6, 7]]
+    assert [list(run.offsets) for run in found.runs] == [[0, 1, 2], [3], [4, 5], [6, 7]]
     fetcher.close()
 
 
@@ -196,7 +194,7 @@ def test_offsets_rise_within_a_run_also_if_the_client_fetches_again(
     """As it does in a rebalance: it pauses all partitions, and takes back what the present call would return. A pull
     doubled a record."""
     if how == "python":
-        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+        monkeypatch.setattr(runs_module, "plugin", lambda: None)
     produce(embedded_broker, [row(0) for _ in range(100)])
     calls = 0
 
@@ -215,7 +213,7 @@ def test_offsets_rise_within_a_run_also_if_the_client_fetches_again(
     while calls <= 4 or set().union(*offsets) != set(range(100)):
         assert time.monotonic() < until_s
         found = fetcher.fetch(1_000, 1.0, 1_000)
-        offsets += [list(run.offsets) for run in found.runs or runs_of(found.messages, 1_000)]
+        offsets += [list(run.offsets) for run in found.runs]
     assert all(each == sorted(set(each)) for each in offsets)
     fetcher.close()
 
@@ -236,7 +234,7 @@ def test_a_lack_of_memory_is_reported_as_such(
             memory.remove_mem_hooks()
 
     half = SimpleNamespace(**{**vars(compiled.half), "columns": columns})
-    monkeypatch.setattr(arrivals, "plugin", lambda: Plugin(half, compiled.path))
+    monkeypatch.setattr(runs_module, "plugin", lambda: Plugin(half, compiled.path))
     more = {"key": b"k", "headers": [("h", b"1" * 500)], "timestamp": 2**62}
     produce(embedded_broker, [row(0, **more) for _ in range(100)])
     fetcher = Fetcher(embedded_broker.bootstrap_servers, {})
@@ -300,9 +298,9 @@ def test_a_consumer_goes_while_messages_wait(
 
 @pytest.mark.parametrize("how", ["compiled", "python"])
 @pytest.mark.parametrize("prefix", [b"", b"100%/", b"p" * 300])
-def test_headers_are_numbered(how: str, prefix: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_is_numbered(how: str, prefix: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     if how == "python":
-        monkeypatch.setattr(arrivals, "plugin", lambda: None)
+        monkeypatch.setattr(runs_module, "plugin", lambda: None)
     numbers = [0, 7, 10, 2**63 - 1]
-    expected = [(("n", prefix + b"%d" % number),) for number in numbers]
-    assert numbered_headers("n", prefix, numbers) == expected
+    found = numbered(prefix, array("q", numbers))
+    assert found.to_list() == [prefix + b"%d" % number for number in numbers]

@@ -16,6 +16,7 @@ from aolog.read.batch import Batch
 from bridge.kafka.lane import LaneKey
 from bridge.kafka.message_rows import MessageRows
 from bridge.kafka.messages import Messages, messages_of, milliseconds
+from bridge.kafka.plugin import plugin
 from bridge.kafka.stamp import encode_stamp
 
 UUID = bytes(range(16))
@@ -116,3 +117,30 @@ def test_frames_with_other_columns_and_lengths_are_put_together(tmp_path: Path) 
     assert part_of(messages, 0, count) == said_by(batch)
     assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
     assert list(messages.topics) == [record.topic for record in batch]
+
+
+@pytest.mark.skipif(plugin() is None, reason="the compiled half was not built")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"count": 7}, {"count": 5}, {"count": -1}, {"source": b"short"}, {"values": []}, {"values": [None]},
+        {"frames": []}, {"columns": {"records": 4}},
+        {"columns": {"records": -1}}, {"columns": {"timestamps": memoryview(bytes(23))}},
+        {"columns": {"keys": (None, b"\1" * 16, b"")}}, {"frame": ()}, {"frame": None},
+        {"columns": {"keys": (b"", bytes(16), b"")}}, {"columns": {"values": 7}}, {"addresses": b"few"},
+        {"address": None}, {"timestamp_us": 1 << 70},
+    ],
+)  # fmt: skip  # a list
+def test_columns_that_do_not_fit_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    """By the compiled half, which trusts nobody: it would read what is not theirs."""
+    compiled = plugin()
+    assert compiled is not None
+    keyed = [{"value": b"v", "key": b"k", "timestamp": US + i} for i in range(3)]
+    (frame,) = batch_of(tmp_path / "log", keyed).frames
+    columns = frame.columns._replace(**wrong.pop("columns", {}))
+    of_frame = {name: wrong.pop(name) for name in frame._fields if name in wrong}
+    second = wrong.pop("frame", frame._replace(columns=columns, **of_frame))
+    given = {"frames": [frame, second], "values": [frame.columns.values, columns.values]}
+    given |= {"count": 6, "source": UUID}
+    with pytest.raises((ValueError, TypeError, IndexError, OverflowError, SystemError)):
+        compiled.half.messages(*{**given, **wrong}.values())

@@ -35,9 +35,7 @@ def made(messages: list[dict[str, Any]]) -> list[Message]:
 
 
 def rows(run: Run) -> list[tuple[Any, ...]]:
-    count = len(run.offsets)
-    columns = [[None] * count if column is None else column for column in run[1:]]
-    return [(run.place, *row) for row in zip(*columns, strict=True)]
+    return [(run.place, *row) for row in run.rows()]
 
 
 def time_us(kind: int, ms: int) -> int:
@@ -58,8 +56,8 @@ def test_runs_are_the_messages_in_their_order(messages: list[dict[str, Any]], mo
             3 * i,
             time_us(*m["timestamp"]),
             m["key"],
-            m["headers"],
             m["value"],
+            m["headers"],
             left_out(*m["timestamp"]),
         )
         for i, m in enumerate(messages)

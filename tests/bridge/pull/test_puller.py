@@ -14,6 +14,7 @@ from aolog import Reader
 from bridge.errors import NoSuchTopic, Unanswered
 from bridge.kafka.catalog import Partition, Topic
 from bridge.kafka.fetcher import Fetched
+from bridge.kafka.runs import runs_of
 from bridge.pull.origin import origin_of
 from bridge.pull.pull_options import FETCH_S, PullOptions, PullStatus
 from bridge.pull.puller import Puller
@@ -78,7 +79,8 @@ class Fetcher:
         messages = [
             Message(NAME, 0, n, None, bytes(VALUE_BYTES), timestamp=(1, n)) for n in offsets
         ]
-        return Fetched(messages, {PLACE: END} if is_end else {}, [], None)
+        runs = [*runs_of(messages, 1_000)]
+        return Fetched([], {PLACE: END} if is_end else {}, [], None, runs)
 
     def read(self) -> tuple[range, bool]:
         assert self.at is not None
