@@ -19,8 +19,8 @@ def simulate(*, http: str) -> None:
     """Run the real log and the real bridge against the embedded broker, with a page to break them.
 
     The page has sliders for the input rate and the output delay, buttons for faults (broker down,
-    disk full, kill -9, a crash after each step of a record's way) and a switch for the modes of
-    Buffer. Lost and repeated records are counted by a consumer, and are always in sight. The log
+    disk full, kill -9, a crash of the program after append, flush or sync) and a switch for the modes
+    of Buffer. Lost and repeated records are counted by a consumer, and are always in sight. The log
     is in a temporary directory, which is removed at the end. Ends at Ctrl-C.
 
     \b

@@ -27,17 +27,13 @@ from bridge.simulate.child import Child
 from bridge.simulate.counts import Counts
 from bridge.simulate.settings import ON_DISK, Settings, check, sentence
 
-PROGRAM_STEPS = ("append", "flush", "sync")
-BRIDGE_STEPS = ("produce", "acknowledge", "commit")
-BUTTONS = ("error", "kill", *(f"crash-{step}" for step in (*PROGRAM_STEPS, *BRIDGE_STEPS)))
+BUTTONS = ("error", "kill", "crash-append", "crash-flush", "crash-sync")
 
 TOPIC = "simulated"
 TURN_S = 0.1
 RESTART_S = 1.0  # a process that was killed begins again after this
 _PRODUCE = 0  # Kafka's number of the request
 _TIMED_OUT, _NOT_ENOUGH_REPLICAS = 7, 19  # Kafka's codes; a client tries both again
-_STEP_S = 10.0
-_HOLD_MS = 3_000  # acknowledgements are held back while the bridge is to be killed before one
 _EVENTS_KEPT = 100
 _PRUNED_SHOWN = 20
 _RATE_S = 2.0
@@ -59,10 +55,6 @@ class _Round:
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
     crashes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=10))
     rates: deque[tuple[float, int, int]] = field(default_factory=deque)
-    crash_at: str | None = None
-    crash_by_s: float = 0.0
-    acknowledged: int | None = None
-    committed_ns: int = 0
     restart_s: float | None = None
     slabs: Measured = field(default_factory=Measured)
     began_s: float = field(default_factory=time.monotonic)
@@ -126,13 +118,10 @@ class Simulation:
             self._apply()
 
     def press(self, button: str) -> None:
-        """One of BUTTONS. Raises UsageError where it does nothing in this mode."""
+        """One of BUTTONS. Raises UsageError for any other."""
         if button not in BUTTONS:
             raise UsageError(f"there is no button {button!r}")
-        step = button.removeprefix("crash-")
         with self._lock:
-            if step in BRIDGE_STEPS and self._round.bridge is None:
-                raise UsageError(f"{step} happens in the bridge", hint="choose the mode log")
             if button == "error":
                 self._broker.push_request_errors(_PRODUCE, [_TIMED_OUT])
                 self._say("the broker answers one request with an error")
@@ -141,14 +130,8 @@ class Simulation:
                 self._say(
                     f"kill -9: {'the bridge' if self._round.bridge else 'the program'} is gone"
                 )
-            elif step in PROGRAM_STEPS:
-                self._round.program.tell(crash=step)
             else:
-                self._round.crash_at, self._round.crash_by_s = step, time.monotonic() + _STEP_S
-                self._round.acknowledged = None
-                self._round.committed_ns = self._committed_ns()
-                if step == "produce":
-                    self._broker.set_rtt_ms(_HOLD_MS)
+                self._round.program.tell(crash=button.removeprefix("crash-"))
 
     def snapshot(self) -> dict[str, Any]:
         """What the page shows."""
@@ -258,7 +241,6 @@ class Simulation:
             self._round.counts.promised(program.last["run"], program.last["safe"], now_s)
         if self._round.settings.rejecting:
             self._broker.push_request_errors(_PRODUCE, [_NOT_ENOUGH_REPLICAS] * 5)
-        self._crash_bridge(now_s)
         total = self._round.accepted_before + program.last.get("accepted", 0)
         self._round.rates.append((now_s, total, self._round.counts.arrived))
         while now_s - self._round.rates[0][0] > _RATE_S:
@@ -296,39 +278,6 @@ class Simulation:
             step, number = crash["crashed"], crash["number"]
             self._round.crashes.appendleft({"step": step, "run": crash["run"], "number": number})
             self._say(f"the program crashed after {step} of record {number}")
-
-    def _crash_bridge(self, now_s: float) -> None:
-        """Kills the bridge when its own status shows the step that was asked for."""
-        step, bridge = self._round.crash_at, self._round.bridge
-        if step is None or bridge is None or bridge.is_over or not bridge.last:
-            return
-        status = bridge.last
-        before, done = self._round.acknowledged, status["acknowledged"]
-        at_step = {
-            "produce": status["outstanding"] > 0,  # sent, and the answer is held back
-            "acknowledge": before is not None and done > before,
-            "commit": self._committed_ns() != self._round.committed_ns,
-        }[step]
-        self._round.acknowledged = done
-        program = self._round.program.last
-        due = at_step and program.get("safe")  # a program that has just begun promised nothing
-        if not due and now_s < self._round.crash_by_s:
-            return
-        self._round.crash_at = None
-        self._broker.set_rtt_ms(self._round.settings.delay_ms)
-        if not due:
-            self._say(f"the bridge did not come to {step} in {_STEP_S:.0f} s; does anything flow?")
-            return
-        bridge.kill()
-        self._round.crashes.appendleft(
-            {"step": step, "run": program["run"], "number": program["safe"]}
-        )
-        self._say(f"the bridge crashed after {step}")
-
-    def _committed_ns(self) -> int:
-        """When the bridge last wrote its cursor."""
-        cursors = Path(self._log(), "cursors").glob("bridge*")
-        return max((cursor.stat().st_mtime_ns for cursor in cursors), default=0)
 
     # --- showing ------------------------------------------------------------------------------
 
