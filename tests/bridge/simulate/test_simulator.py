@@ -17,7 +17,7 @@ from aolog.errors import UsageError
 from bridge.operate.access import Access
 from bridge.simulate.counts import Counts
 from bridge.simulate.routes import serving
-from bridge.simulate.settings import Settings
+from bridge.simulate.settings import Settings, changed
 from bridge.simulate.simulation import BUTTONS, Simulation
 from tests.bridge.operate.browsing import violations
 from tests.bridge.operate.endpoints import ask
@@ -82,7 +82,7 @@ def simulation() -> Iterator[Simulation]:
 
 
 def begin(simulation: Simulation, **settings: object) -> None:
-    simulation.reset(Settings(rate=300)._replace(**settings))  # type: ignore[arg-type]
+    simulation.reset(changed(Settings(rate=300), settings))
     wait_until(lambda: simulation.snapshot()["arrived"] > 100, 30)
 
 
