@@ -51,17 +51,16 @@ class _Round:
     program: Child = field(init=False)
     bridge: Child | None = None
     counts: Counts = field(default_factory=Counts)
-    accepted_before: int = 0
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
     crashes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=10))
-    rates: deque[tuple[float, int, int]] = field(default_factory=deque)
+    rates: deque[tuple[float, int, int]] = field(default_factory=deque)  # of the present program
     restart_s: float | None = None
     slabs: Measured = field(default_factory=Measured)
     began_s: float = field(default_factory=time.monotonic)
 
 
 class Simulation:
-    """Runs until `close`. Thread-safe."""
+    """Runs until the end of its `with` block. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -76,9 +75,6 @@ class Simulation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Ends all processes, and removes the log."""
         self._ended.set()
         self._thread.join()
@@ -176,6 +172,7 @@ class Simulation:
 
     def _start_program(self) -> None:
         self._round.run += 1
+        self._round.rates.clear()
         given = {
             "mode": self._round.settings.mode, "log": self._log(), "topic": TOPIC,
             "servers": self._broker.bootstrap_servers, "run": self._round.run,
@@ -194,13 +191,9 @@ class Simulation:
         )  # fmt: skip  # a command line
 
     def _end_children(self) -> None:
-        self._end_program()
+        self._round.program.end()
         if self._round.bridge is not None:
             self._round.bridge.end()
-
-    def _end_program(self) -> None:
-        self._round.accepted_before += self._round.program.last.get("accepted", 0)
-        self._round.program.end()
 
     def _apply(self) -> None:
         """The settings, to the processes and the broker."""
@@ -235,8 +228,8 @@ class Simulation:
             self._round.counts.promised(program.last["run"], program.last["safe"], now_s)
         if self._round.settings.rejecting:
             self._broker.push_request_errors(_PRODUCE, [_NOT_ENOUGH_REPLICAS] * 5)
-        total = self._round.accepted_before + program.last.get("accepted", 0)
-        self._round.rates.append((now_s, total, self._round.counts.arrived))
+        accepted = program.last.get("accepted", 0)
+        self._round.rates.append((now_s, accepted, self._round.counts.arrived))
         while now_s - self._round.rates[0][0] > _RATE_S:
             self._round.rates.popleft()
         self._restart(now_s)
@@ -254,7 +247,7 @@ class Simulation:
         self._round.restart_s = None
         if self._round.program.is_over:
             self._take_crash()
-            self._end_program()
+            self._round.program.end()
             self._start_program()
             self._say("the program began again")
         if bridge_over:
