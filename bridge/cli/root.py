@@ -8,7 +8,7 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 
 _COMMANDS = {
-    "broker": ("bridge.simulate.broker_command", "Run the embedded broker on loopback."),
+    "broker": ("bridge.simulate.command", "Run the embedded broker on loopback."),
     "check-config": (
         "bridge.cli.check_config",
         "Check FILE (TOML or JSON) and show what `run --config FILE` would do.",
@@ -19,7 +19,7 @@ _COMMANDS = {
         "Print the committed records of TOPIC as they come.",
     ),
     "cursors": ("bridge.cli.cursors", "Show the cursors of bridges on LOG."),
-    "demo": ("bridge.simulate.demo.command", "Watch real records survive an outage and a kill."),
+    "demo": ("bridge.simulate.command", "Watch real records survive an outage and a kill."),
     "files": ("bridge.client.files.command", "Run one of hazdev-broker's file clients."),
     "ingest": ("bridge.ingest.command", "Answer a POST when its records are durable in a log."),
     "mirror": (

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridge.simulate.demo import demo as demo_module
-from bridge.simulate.demo.demo import run_demo
-from bridge.simulate.demo.result import Result
+from bridge.simulate import demo as demo_module
+from bridge.simulate.demo import Result, run_demo
 from tests.bridge.logs import records_of
 from tests.bridge.processes import Start
 
