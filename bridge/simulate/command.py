@@ -10,7 +10,6 @@ import time
 import click
 
 from aolog.cli.output import out, to_stderr
-from aolog.cli.parse import DIRECTORY
 from bridge.cli.options import TOPIC
 from bridge.cli.running import on_signals
 
@@ -55,8 +54,7 @@ def simulate(*, http: str) -> None:
     "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=False)
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
-@click.option("--keep", type=DIRECTORY, help="Keep the log in this directory.")
-def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
+def demo(files: tuple[str, ...], *, as_json: bool) -> None:
     """Watch real records survive an outage and a kill on their way to an embedded broker.
 
     Appends the lines of FILES (by default the text of this Python's standard library) to a log,
@@ -72,7 +70,7 @@ def demo(files: tuple[str, ...], *, as_json: bool, keep: str | None) -> None:
     """
     from bridge.simulate.demo import run_demo
 
-    sys.exit(run_demo(files, as_json=as_json, keep=keep))
+    sys.exit(run_demo(files, as_json=as_json))
 
 
 @click.command

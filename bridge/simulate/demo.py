@@ -12,7 +12,6 @@ cursor. So the appender is at most a window ahead of both: input of any size wor
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import tempfile
 import time
@@ -27,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aolog import Reader, Writer, cursors
-from aolog.errors import AologError, UsageError, one_line, to_json
+from aolog.errors import AologError, one_line, to_json
 from bridge.cli.console import Console
 from bridge.client.received import received
 from bridge.kafka.embedded import EmbeddedBroker
@@ -65,7 +64,6 @@ class Result(NamedTuple):
     outage_pending: int = 0
     kill_at: float = 0.0  # as well
     kill_pending: int = 0
-    log: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -102,8 +100,6 @@ def table(result: Result) -> Table:
         "out of order": str(result.disordered),
         "altered": str(result.altered),
     }
-    if result.log:
-        rows["log"] = result.log
     for name, value in rows.items():
         shown.add_row(name, Text(one_line(value)))  # names of files may have brackets
     return shown
@@ -293,23 +289,15 @@ class _Demo:
         )
 
 
-def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = None) -> int:
+def run_demo(files: Sequence[str], *, as_json: bool = False) -> int:
     """Runs the demo and prints a table or JSON. Returns the exit status."""
     console = Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
         small = f"{sample.what} is too small: it is appended {sample.times} times"
         console.print(Text(one_line(small)), soft_wrap=True)
-    if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
-        raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
-    directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")
-    log = str(Path(directory) / "log")
-    try:
-        result = _Demo(sample, log, console).run()
-    finally:
-        if keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
-    result = result._replace(log=log if keep else None)
+    with tempfile.TemporaryDirectory(prefix="aolog-demo-", ignore_cleanup_errors=True) as directory:
+        result = _Demo(sample, str(Path(directory, "log")), console).run()
     if as_json:
         click.echo(to_json({**result._asdict(), "ok": result.ok}))
     else:
