@@ -23,7 +23,7 @@ _FETCH, _LOOK_S = 1_000, 0.2
     help="Where to serve the page: a loopback address.",
 )  # fmt: skip  # options read best one a line
 def simulate(*, http: str) -> None:
-    """Run the real log and the real bridge against the embedded broker, with a page to break them.
+    """Run log and bridge with a page to break them: the real ones, against the embedded broker.
 
     The page has sliders for the input rate and the output delay, buttons for faults (broker down,
     disk full, kill -9, a crash of the program after append, flush or sync) and a switch for the modes

@@ -77,11 +77,11 @@ def pull(
     *, topics: tuple[str, ...], path: str, servers: str, settings: dict[str, Setting],
     as_json: bool, log_format: LogFormat, **options: Any,
 ) -> None:  # fmt: skip  # as the options
-    """Write the committed records of topics to a log, each once, until terminated.
+    """Write the records of topics to a log, each once, until terminated.
 
-    Key, value, headers, timestamp and topic are kept; the header aolog-origin-kafka is added, with
-    CLUSTER-ID/TOPIC-ID/PARTITION/OFFSET. A restart continues after the last record in the log,
-    whatever the group's committed offsets are.
+    Only committed records are written. Key, value, headers, timestamp and topic are kept; the header
+    aolog-origin-kafka is added, with CLUSTER-ID/TOPIC-ID/PARTITION/OFFSET. A restart continues after
+    the last record in the log, whatever the group's committed offsets are.
 
     \b
     Examples:
