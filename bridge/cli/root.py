@@ -21,7 +21,7 @@ _COMMANDS = {
     "pull": ("bridge.pull.commands.pull", "Write the records of topics to a log, each once."),
     "replay": ("bridge.cli.replay", "Send a range of LOG again, or its dead letters."),
     "run": ("bridge.cli.run", "Forward logs to topics."),
-    "seek": ("bridge.cli.seek", "Move the cursor of the bridge of LOG."),
+    "seek": ("bridge.cli.cursors", "Move the cursor of the bridge of LOG."),
     "simulate": ("bridge.simulate.command", "Run log and bridge with a page to break them."),
     "status": ("bridge.cli.status", "Show the status of a running bridge."),
     "top": ("bridge.cli.top", "Show the status of a running bridge, the most urgent logs first."),
