@@ -40,13 +40,9 @@ _JSON_EVERY_S = 0.2
 @click.option("--drain", is_flag=True, help="End at the ends of the partitions as they are now.")
 @click.option(
     "--group", metavar="NAME",
-    help="Share the partitions with other processes of this group; needs --root."
-    "  [default: read all partitions]",
+    help="Share the partitions with other processes of this group; needs --root. KIP-848's protocol:"
+    " -X group.protocol=consumer.  [default: read all partitions]",
 )  # fmt: skip  # options read best one a line
-@click.option(
-    "--group-protocol", "protocol", type=click.Choice(["classic", "consumer"]), default="classic",
-    show_default=True, help="Kafka's group protocol; consumer is KIP-848's.",
-)  # fmt: skip  # as above
 @click.option(
     "--root", type=DIRECTORY,
     help="With --group or --units: the directory of the logs of all processes.",

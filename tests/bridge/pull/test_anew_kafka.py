@@ -13,7 +13,7 @@ WAYS = {
     "alone": ("a", ()),
     "in a group": ("ab", ("--root", "ROOT", "--group", "NAME")),
     "in a group of the new protocol": (
-        "ab", ("--root", "ROOT", "--group", "NAME", "--group-protocol", "consumer")
+        "ab", ("--root", "ROOT", "--group", "NAME", "-X", "group.protocol=consumer")
     ),
     "in units": ("ab", ("--root", "ROOT", "--units", "8")),
 }  # fmt: skip  # a table

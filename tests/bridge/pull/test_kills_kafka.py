@@ -38,7 +38,7 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
     name, chance = topic(partitions), random.Random(protocol)
     produce(kafka, name, range(count // 2), partitions)
     logs = [tmp_path / each for each in "abc"]
-    more = ("--root", str(tmp_path), "--group", name, "--group-protocol", protocol, *SLOWLY)
+    more = ("--root", str(tmp_path), "--group", name, "-X", f"group.protocol={protocol}", *SLOWLY)
     more += ("-X", "session.timeout.ms=6000") if protocol == "classic" else ()
     processes = [Killed(kafka, log, name, *more) for log in logs]
     processes[0].until(lambda _: all(process.status["positions"] for process in processes), SOON_S)
