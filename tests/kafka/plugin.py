@@ -16,7 +16,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from bridge.testing.apache_kafka import POM_3_9, KafkaServer, KafkaUnavailable
+from bridge.testing.apache_kafka.jars import POM_3_9, KafkaUnavailable
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.kafka.rights import StrictKafka
 
 __all__ = ["TopicFactory", "kafka", "kafka_3_9", "started", "strict_kafka", "topic"]

@@ -12,7 +12,7 @@ import pytest
 from aolog import Writer
 from bridge.config.partition import partition_of_key
 from bridge.errors import Undeliverable
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import (
     BUDGETS,
     Budget,

@@ -13,7 +13,7 @@ import pytest
 from aolog import Writer
 from bridge.config.partition import partition_of_key
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from bridge.testing.apache_kafka import KafkaCluster
+from bridge.testing.apache_kafka.cluster import KafkaCluster
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.brokers import assert_arrived, consume
 from tests.bridge.forwarders import Forward

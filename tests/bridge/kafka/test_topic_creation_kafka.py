@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.kafka_provider import KafkaProvider
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.brokers import assert_arrived
 from tests.bridge.logs import fill, records_of

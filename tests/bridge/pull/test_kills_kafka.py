@@ -16,7 +16,7 @@ from bridge.pull.archive import Archive
 from bridge.pull.origin import Source
 from bridge.pull.pull_options import PullOptions
 from bridge.pull.puller import Puller
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import raw_committed
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
 from tests.waiting import SOON_S, in_thread, wait_until
