@@ -297,16 +297,14 @@ class KafkaServer:
         on nothing answers."""
         assert self._process is not None, "the server is down"
         self._process.send_signal(signal.SIGSTOP)
-        self._paused = True
         # The signal is only on its way: wait until the kernel reports every thread as stopped.
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused server go on (SIGCONT). It may answer what was sent meanwhile. No effect on any
         other."""
-        if self._paused and self._process is not None:
+        if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
-        self._paused = False
 
     def restore(self) -> None:
         """Whatever a test has done to the server: up, not paused, ready. Raises KafkaDied."""
@@ -387,7 +385,6 @@ class KafkaServer:
         if process is None:
             return
         process.send_signal(number)  # does nothing for a process already waited for
-        self._paused = False
         try:
             process.wait(seconds_max)
         except subprocess.TimeoutExpired:
