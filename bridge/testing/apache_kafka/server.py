@@ -220,18 +220,6 @@ class KafkaServer:
 
         self._until(leads, f"no leader of topic {name!r} answers")
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; on return this node takes no more messages for it.
-
-        Raises KafkaException, also where there is no such topic.
-        """
-        admin = self._admin()
-        admin.delete_topics([name], operation_timeout=30)[name].result(timeout=30)
-        self._until(  # a deleted partition's directory gets another name
-            lambda: all(each.name.rpartition("-")[0] != name for each in self.data.iterdir()),
-            f"topic {name!r} is not gone",
-        )
-
     def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
         """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. On return this
         node describes a value that was set; it holds a moment later. Raises KafkaException."""
@@ -305,13 +293,6 @@ class KafkaServer:
         other."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
-
-    def restore(self) -> None:
-        """Whatever a test has done to the server: up, not paused, ready. Raises KafkaDied."""
-        self.resume()
-        if not self.is_alive():
-            self._process = None
-            self.start()
 
     def archive_classes(self) -> None:
         """Keep the classes that a server loads, beside its jars: later starts take half of the processor
