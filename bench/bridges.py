@@ -102,7 +102,7 @@ def without_kafka(size: Size) -> list[Skipped]:
     """The reason if Apache Kafka is left out."""
     if not size.bridge_kafka:
         return [Skipped(KAFKA, "not at this size")]
-    from bridge.testing.apache_kafka import KafkaUnavailable, jars, java
+    from bridge.testing.apache_kafka.jars import KafkaUnavailable, jars, java
 
     try:
         java()
@@ -120,7 +120,7 @@ def destinations(size: Size, directory: str) -> Iterator[Destination]:
         yield Destination(MOCK, broker, isolates=False)
     if without_kafka(size):
         return
-    from bridge.testing.apache_kafka import KafkaServer
+    from bridge.testing.apache_kafka.server import KafkaServer
 
     with KafkaServer(Path(directory, "kafka"), _LITTLE_IS_KEPT) as server:
         yield Destination(KAFKA, server, isolates=True)

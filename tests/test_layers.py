@@ -45,8 +45,7 @@ ARROW = ("aolog.format.arrow_schema", "aolog.read.arrow", "aolog.write.arrow", "
 SPARK_COMMANDS = ("aolog.spark.pipeline", "aolog.examples")
 BRIDGE_COMMANDS = (
     "bridge.cli", "bridge.client.consume_command", "bridge.client.files.command", "bridge.ingest.command",
-    "bridge.pull.commands", "bridge.simulate.broker_command", "bridge.simulate.command", "bridge.simulate.demo",
-    "bridge.testing.apache_kafka.command",
+    "bridge.pull.commands", "bridge.simulate.command", "bridge.testing.apache_kafka.command",
 )  # fmt: skip  # a list
 RULES = (
     Rule("bridge", ("bridge",)),

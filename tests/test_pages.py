@@ -31,7 +31,8 @@ from confluent_kafka import Producer
 
 import aolog
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer, free_ports
+from bridge.testing.apache_kafka.ports import free_ports
+from bridge.testing.apache_kafka.server import KafkaServer
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "aolog/docs"

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 from rich.console import Console
 
-from bridge.simulate.demo.result import table
-from tests.bridge.simulate.demo.test_demo import GOOD
+from bridge.simulate.demo import table
+from tests.bridge.simulate.test_demo import GOOD
 from tests.recording import COLUMNS, PICTURE
 
 SVG = "{http://www.w3.org/2000/svg}"

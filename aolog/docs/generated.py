@@ -39,7 +39,6 @@ _WITH_ERRORS = [
     "aolog.spark.kafka_sink",
     "bridge.client.buffer.provider",
     "bridge.cli",
-    "bridge.simulate.demo.demo",
     "bridge.client.errors",
     "bridge.kafka.embedded",
 ]

@@ -12,7 +12,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from aolog.errors import UsageError
+from aolog.errors import UsageError, unique_names
 from aolog.format.names import check_cursor_name
 from aolog.log.units import DURATION_MAX_S, duration_seconds
 from aolog.spark.options_parsing import (
@@ -164,18 +164,10 @@ def _assigned(name: str, text: str) -> tuple[str, ...]:
 def _by_log(text: str) -> dict[str, Any] | None:
     """A JSON object that has each name once; None for other text."""
     try:
-        parsed = json.loads(text, object_pairs_hook=_once)
+        parsed = json.loads(text, object_pairs_hook=unique_names)
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises ValueError for a repeated name, of which Python would keep the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
 
 
 def _number(name: str, log: str, value: Any, what: str, hint: str, least: int) -> int:

@@ -87,7 +87,7 @@ def _drained(
                "--poison", "dead-letter"]  # fmt: skip  # a command line
     topic = new_topic(to.cluster, _PARTITIONS)
     if to.isolates:
-        from bridge.testing.apache_kafka import KafkaServer
+        from bridge.testing.apache_kafka.server import KafkaServer
 
         assert isinstance(to.cluster, KafkaServer)
         to.cluster.configure("TOPIC", topic, "max.message.bytes", str(_BYTES_MAX))

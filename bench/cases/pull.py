@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bench.cases.plan import Plan
     from bench.measure import Skipped
     from bench.payloads import Proof
-    from bridge.testing.apache_kafka import KafkaServer
+    from bridge.testing.apache_kafka.server import KafkaServer
 
 __all__ = ["CONSUME", "POLL", "PULL", "group_of", "groups"]
 
@@ -42,7 +42,7 @@ def groups(plan: Plan) -> Iterator[Group]:
     if missing := without_kafka(plan.size):
         yield _group([], missing)
         return
-    from bridge.testing.apache_kafka import KafkaServer
+    from bridge.testing.apache_kafka.server import KafkaServer
 
     with plan.fixture() as directory, KafkaServer(Path(directory, "kafka")) as server:
         yield group_of(plan, server, "bench")

@@ -283,7 +283,7 @@ def _clusters(directory: str, *, with_kafka: bool) -> Iterator[Destination]:
                 name += f", {round_trip_ms} ms away"
             yield Destination(name, broker, isolates=False)
     if with_kafka:
-        from bridge.testing.apache_kafka import KafkaServer
+        from bridge.testing.apache_kafka.server import KafkaServer
 
         with KafkaServer(Path(directory, "kafka")) as server:
             yield Destination(KAFKA, server, isolates=True)

@@ -24,10 +24,10 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # other keys have quotes
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the file, and end.")
 @json_option
 def check_config(file: str | None, *, schema: bool, as_json: bool) -> None:
-    """Check FILE (TOML or JSON) and show what `run --config FILE` would do.
+    """Check FILE and show what `run` would do with it.
 
-    Reports all problems at once. Reads secrets and never shows them. Connects to nothing and
-    changes nothing.
+    FILE is TOML or JSON. Reports all problems at once. Reads secrets and never shows them. Connects
+    to nothing and changes nothing.
 
     \b
     Examples:

@@ -91,37 +91,33 @@ read_back_option = click.option(
 )  # fmt: skip  # as above
 
 
-def of_cluster(servers_help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def of_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """The argument LOG, and the options that choose a cluster and a cursor. The command is called with the
     log, how the bridge forwards it, and its other options."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @log_argument
-        @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help=servers_help)
-        @click.option(
-            "--config", "file", type=click.Path(),
-            help="The bridge's configuration: cluster, settings, cursor, routes; options override it.",
-        )  # fmt: skip  # options read best one a line
-        @click.option(
-            "--cluster", metavar="NAME",
-            help="A cluster of the configuration.  [default: its default cluster]",
-        )  # fmt: skip  # as above
-        @click.option(
-            "--cursor",
-            help="Name of the bridge's cursor.  [default: bridge, or the configuration's]",
-        )
-        @settings_option
-        @wraps(command)
-        def with_options(
-            log: str, *, bootstrap_servers: str | None, file: str | None, cluster: str | None,
-            cursor: str | None, settings: dict[str, Setting], **options: Any,
-        ) -> None:  # fmt: skip  # as the options
-            how = _options_of(log, bootstrap_servers, file, cluster, cursor, settings)
-            command(log, how, **options)
+    @log_argument
+    @click.option("--bootstrap-servers", metavar="HOST:PORT[,...]", help="The cluster.")
+    @click.option(
+        "--config", "file", type=click.Path(),
+        help="The bridge's configuration: cluster, settings, cursor, routes; options override it.",
+    )  # fmt: skip  # options read best one a line
+    @click.option(
+        "--cluster", metavar="NAME",
+        help="A cluster of the configuration.  [default: its default cluster]",
+    )  # fmt: skip  # as above
+    @click.option(
+        "--cursor", help="Name of the bridge's cursor.  [default: bridge, or the configuration's]"
+    )
+    @settings_option
+    @wraps(command)
+    def with_options(
+        log: str, *, bootstrap_servers: str | None, file: str | None, cluster: str | None,
+        cursor: str | None, settings: dict[str, Setting], **options: Any,
+    ) -> None:  # fmt: skip  # as the options
+        how = _options_of(log, bootstrap_servers, file, cluster, cursor, settings)
+        command(log, how, **options)
 
-        return with_options
-
-    return decorate
+    return with_options
 
 
 def _options_of(

@@ -51,7 +51,7 @@ Examples:
 Exit status: 0 all was acknowledged, 2 usage, 3 the range has gaps, 5 another replay
 of LOG runs, 6 records were refused, 130 and 143 interrupted, terminated, before all was sent.""",
 )
-@of_cluster("The cluster.")
+@of_cluster
 @click.option("--from", "begin", metavar="PLACE", help="Position of the first record.")
 @click.option("--to", "end", metavar="PLACE", help="Position after the last record.")
 @click.option(

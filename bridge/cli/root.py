@@ -8,45 +8,24 @@ import aolog
 from aolog.cli.failing import CONTEXT_SETTINGS, Root
 
 _COMMANDS = {
-    "broker": ("bridge.simulate.broker_command", "Run the embedded broker on loopback."),
-    "check-config": (
-        "bridge.cli.check_config",
-        "Check FILE (TOML or JSON) and show what `run --config FILE` would do.",
-    ),
+    "broker": ("bridge.simulate.command", "Run the embedded broker on loopback."),
+    "check-config": ("bridge.cli.check_config", "Check FILE and show what `run` would do with it."),
     "cluster": ("bridge.testing.apache_kafka.command", "Run Apache Kafka (KRaft) on loopback."),
-    "consume": (
-        "bridge.client.consume_command",
-        "Print the committed records of TOPIC as they come.",
-    ),
+    "consume": ("bridge.client.consume_command", "Print the records of TOPIC as they come."),
     "cursors": ("bridge.cli.cursors", "Show the cursors of bridges on LOG."),
-    "demo": ("bridge.simulate.demo.command", "Watch real records survive an outage and a kill."),
+    "demo": ("bridge.simulate.command", "Watch real records survive an outage and a kill."),
     "files": ("bridge.client.files.command", "Run one of hazdev-broker's file clients."),
     "ingest": ("bridge.ingest.command", "Answer a POST when its records are durable in a log."),
-    "mirror": (
-        "bridge.pull.commands.mirror",
-        "Copy the committed records of topics to topics of the same names.",
-    ),
-    "offsets": (
-        "bridge.pull.commands.topics",
-        "Show the first and the next offset of each partition, and what a group has committed.",
-    ),
-    "pull": (
-        "bridge.pull.commands.pull",
-        "Write the committed records of topics to a log, each once.",
-    ),
+    "mirror": ("bridge.pull.commands.mirror", "Copy topics to another cluster, through a log."),
+    "offsets": ("bridge.pull.commands.topics", "Show the offsets of partitions, and of a group."),
+    "pull": ("bridge.pull.commands.pull", "Write the records of topics to a log, each once."),
     "replay": ("bridge.cli.replay", "Send a range of LOG again, or its dead letters."),
     "run": ("bridge.cli.run", "Forward logs to topics."),
-    "seek": ("bridge.cli.seek", "Move the cursor of the bridge of LOG."),
-    "simulate": (
-        "bridge.simulate.command",
-        "Run the real log and the real bridge against the embedded broker.",
-    ),
+    "seek": ("bridge.cli.cursors", "Move the cursor of the bridge of LOG."),
+    "simulate": ("bridge.simulate.command", "Run log and bridge with a page to break them."),
     "status": ("bridge.cli.status", "Show the status of a running bridge."),
     "top": ("bridge.cli.top", "Show the status of a running bridge, the most urgent logs first."),
-    "topics": (
-        "bridge.pull.commands.topics",
-        "List the topics of a cluster, describe one, or create one.",
-    ),
+    "topics": ("bridge.pull.commands.topics", "List topics, describe one, or create one."),
 }
 
 

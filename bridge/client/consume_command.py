@@ -40,11 +40,11 @@ def consume(
     *, topic: str, servers: str, begin: str, partition: int | None, count: int | None, drain: bool,
     style: str, settings: dict[str, Setting], as_json: bool,
 ) -> None:  # fmt: skip  # as the options
-    """Print the committed records of TOPIC as they come, until interrupted.
+    """Print the records of TOPIC as they come, until interrupted.
 
-    It joins no group and commits nothing. --json prints one object per record: topic, partition,
-    offset, timestamp (ms; null: none), key, value, headers; bytes that are not UTF-8 are
-    {"base64": ...}.
+    It prints committed records only, joins no group and commits nothing. --json prints one object
+    per record: topic, partition, offset, timestamp (ms; null: none), key, value, headers; bytes that
+    are not UTF-8 are {"base64": ...}.
 
     \b
     Examples:

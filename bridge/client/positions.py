@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bridge.kafka.client import ANSWER_S, words
+from bridge.kafka.client import ANSWER_S, group_protocol, words
 
 if TYPE_CHECKING:
     from bridge.client.files.log_tap import LogTap
@@ -29,7 +29,7 @@ class Positions:
         self._consumer = consumer
         self._incremental = (  # whether the group's protocol assigns partitions one by one
             "cooperative" in str(settings.get("partition.assignment.strategy", ""))
-            or str(settings.get("group.protocol")).lower() == "consumer"
+            or group_protocol(settings) == "consumer"
         )
         self._keeper = keeper
         self._since_ms: int | None = None

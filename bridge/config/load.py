@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from aolog.errors import AologError
+from aolog.errors import AologError, unique_names
 from bridge.config.models import Archive, Cluster, Config, Route
 from bridge.config.names import check_cursor
 from bridge.config.settings import dotted, read_text
@@ -49,21 +49,12 @@ def load_text(
     """As `load`. A text that begins with a brace is JSON."""
     try:
         if text.lstrip().startswith("{"):
-            raw = json.loads(text, object_pairs_hook=_once, parse_constant=refuse_constant)
+            raw = json.loads(text, object_pairs_hook=unique_names, parse_constant=refuse_constant)
         else:
             raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise WrongConfiguration([str(error)]) from None
     return _validated(raw, over or {}, base or Path.cwd())
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} appears twice")
-    return found
 
 
 def refuse_constant(name: str) -> float:

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from aolog.errors import RecordRefused
+from aolog.errors import RecordRefused, unique_names
 from aolog.record import Headers, Record
 
 _LENGTH = struct.Struct("<I")
@@ -46,7 +46,7 @@ def _of_lines(body: bytes) -> Columns:
         if not line.strip():
             continue
         try:
-            given = json.loads(line, object_pairs_hook=_object)
+            given = json.loads(line, object_pairs_hook=unique_names)
             if not isinstance(given, dict) or not {"value", "value_base64"} & given.keys():
                 raise ValueError("no object with a value")
             if unknown := given.keys() - _NAMES:
@@ -63,15 +63,6 @@ def _of_lines(body: bytes) -> Columns:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RecordRefused(f"line {number}: {error}", hint=_LINE) from None
     return found
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two members with one name a dict would keep the last."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is given twice")
-    return made
 
 
 def _bytes(given: dict[str, Any], name: str) -> bytes | None:

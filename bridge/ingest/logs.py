@@ -50,13 +50,13 @@ class _TopicLog:
 
     def __init__(self, path: str, topic: str, options: dict[str, Any]) -> None:
         self.path, self.topic = path, topic
-        self._writer = Writer(path, topic=topic, **options)
+        self.writer = Writer(path, topic=topic, **options)
         self._lock = threading.Lock()
         self._keys: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         try:
             self._read_keys()
         except BaseException:  # the next request opens the log again
-            self._writer.close()
+            self.writer.close()
             raise
 
     def _read_keys(self) -> None:
@@ -87,7 +87,7 @@ class _TopicLog:
                 if key is not None:
                     headers = list(headers or [()] * len(values))
                     headers[0] = ((KEY_HEADER, key), *headers[0])
-                addresses = self._writer.append_many(
+                addresses = self.writer.append_many(
                     values, keys=keys, headers=headers, timestamps=timestamps
                 )
                 first, count = int(addresses[0]), len(values)
@@ -95,14 +95,8 @@ class _TopicLog:
                     self._remember(key, first, count)
             else:
                 first, count = known
-        self._writer.sync()  # of a repeated batch too: the first request may not have synced
+        self.writer.sync()  # of a repeated batch too: the first request may not have synced
         return Taken(self.topic, first, count, known is not None)
-
-    def state(self) -> dict[str, Any]:
-        return {"topic": self.topic, "end": self._writer.end, "durable": self._writer.durable}
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def _last_bytes(path: str) -> int:
@@ -160,7 +154,7 @@ class Logs:
             if self._open.get(log.topic) is log:
                 del self._open[log.topic]
                 with suppress(AologError):  # the request is answered with it
-                    log.close()
+                    log.writer.close()
 
     def read(self, topic: str, start: int | None, most_bytes: int) -> tuple[list[Record], int]:
         """Records from an address on, None for the earliest; and the address to continue at. Raises
@@ -173,12 +167,13 @@ class Logs:
     def state(self) -> list[dict[str, Any]]:
         """Of each open log: topic, end, durable."""
         with self._lock:
-            return [log.state() for log in self._open.values()]
+            writers = {topic: log.writer for topic, log in self._open.items()}
+            return [{"topic": t, "end": w.end, "durable": w.durable} for t, w in writers.items()]
 
     def close(self) -> None:
         """Closes the logs. Raises an error after all were tried."""
         with self._lock, ExitStack() as stack:
             self._closed = True
             for log in self._open.values():
-                stack.callback(log.close)
+                stack.callback(log.writer.close)
             self._open.clear()

@@ -38,6 +38,7 @@ from bridge.kafka.client import (
     away,
     broker_of,
     consumer,
+    group_protocol,
     passes,
     words,
 )
@@ -195,13 +196,14 @@ class Catalog:
         ask = partial(self._admin.describe_consumer_groups, [group], request_timeout=ANSWER_S)
         return self._of_group(lambda: self._answer(ask()[group]))
 
-    def check_group(self, group: str, protocol: str) -> None:
-        """Raises DestinationError if the group has members of another protocol, "classic" or "consumer"."""
+    def check_group(self, group: str) -> None:
+        """Raises DestinationError if the group has members of another protocol than the settings'."""
         found = self._describe_group(group)
-        if found.members and found.type.name.lower() not in {protocol, "unknown"}:
+        theirs = found.type.name.lower()
+        if found.members and theirs not in {group_protocol(self._settings), "unknown"}:
             raise DestinationError(
-                f"group {group!r} uses Kafka's {found.type.name.lower()} group protocol",
-                hint=f"use --group-protocol {found.type.name.lower()}, or another group",
+                f"group {group!r} uses Kafka's {theirs} group protocol",
+                hint=f"use -X group.protocol={theirs}, or another group",
             )
 
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:

@@ -193,6 +193,11 @@ def consumer(
     )
 
 
+def group_protocol(settings: Mapping[str, Any]) -> str:
+    """Kafka's group protocol: "classic", or KIP-848's "consumer"."""
+    return str(settings.get("group.protocol", "classic")).lower()
+
+
 def away(text: str, servers: str) -> str:
     """Which broker cannot be reached, and why, from the client's text:
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.errors import DestinationError
 from bridge.kafka.catalog import Place
-from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, ends_consumer, words
+from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, ends_consumer, group_protocol, words
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.runs import ColumnConsumer, Run
 
-Protocol: TypeAlias = Literal["classic", "consumer"]
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
 _REFRESH_MS = 5_000
 _ERRORS_KEPT = 100  # of one call of the client
@@ -41,16 +40,10 @@ class Fetcher:
     """Of one cluster. settings: librdkafka's. group: None to assign partitions by hand. One thread."""
 
     def __init__(
-        self,
-        servers: str,
-        settings: Mapping[str, str],
-        *,
-        group: str | None = None,
-        protocol: Protocol = "classic",
+        self, servers: str, settings: Mapping[str, str], *, group: str | None = None
     ) -> None:
-        joining: dict[str, object] = {"group_protocol": protocol}
-        if protocol == "classic":  # the other one is incremental always
-            joining["partition_assignment_strategy"] = "cooperative-sticky"
+        joins = group is not None and group_protocol(settings) == "classic"
+        joining = {"partition_assignment_strategy": "cooperative-sticky"} if joins else {}
         kept = {
             k: v for k, v in DEFAULTS.items() if not k.startswith(("queue.", "linger", "retry"))
         }
@@ -78,7 +71,7 @@ class Fetcher:
             enable_partition_eof=True,
             enable_auto_offset_store=False,
             isolation_level="read_committed",
-            **(joining if group is not None else {}),
+            **joining,  # the other protocol is incremental always
         )
 
     def subscribe(

@@ -48,7 +48,7 @@ class PartitionWork:
         self._names = {topic.name for topic in described}
         places = sources_of(puller.cluster, described)
         if options.group is not None:
-            puller.catalog.check_group(options.group, options.protocol)
+            puller.catalog.check_group(options.group)
         self._ends: dict[Source, int] = {}  # where a drain ends, and "latest" begins
         if options.drain or options.begin == "latest":
             ends = puller.catalog.offsets(places, "latest", committed_only=True)

@@ -9,7 +9,6 @@ Either way the records after that address are read. So a crash at any point cost
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -37,9 +36,7 @@ def read_positions(path: str) -> dict[Source, int]:
         raise UsageError(f"{path} is filled by units", hint="use --units, or name another log")
     try:
         reader = Reader(path)
-    except NotALog:
-        if os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112 -- as the log names it
-            raise
+    except NotALog:  # or a file, which Writer refuses
         return {}
     positions: dict[Source, int] = {}
     with reader:

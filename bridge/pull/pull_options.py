@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from bridge.kafka.fetcher import Protocol
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Reset: TypeAlias = Literal["earliest", "latest", "fail"]
 # At most so many at once, and what arrives in so long: topics' ids are asked for once for all of them.
@@ -27,7 +24,6 @@ class PullOptions:
     settings: dict[str, Any] = field(default_factory=dict)
     root: str | None = None  # of the archive, if several processes share the topics
     group: str | None = None  # None: all partitions of the topics are read
-    protocol: Protocol = "classic"
     # Of a partition without a record in the archive; latest: its end at the archive's first start.
     begin: Literal["earliest", "latest"] = "earliest"
     out_of_range: Reset = "earliest"  # if the next offset is not in its partition any more

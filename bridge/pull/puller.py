@@ -104,9 +104,7 @@ class Puller:
             self.options, self._renewed = replace(self.options, settings=self._renewed), None
             self.catalog = self._make_catalog(self.options.servers, self.options.settings)
         options = self.options
-        self.fetcher = self._make_fetcher(
-            options.servers, options.settings, group=options.group, protocol=options.protocol
-        )
+        self.fetcher = self._make_fetcher(options.servers, options.settings, group=options.group)
 
     @property
     def renewed(self) -> bool:

@@ -5,6 +5,6 @@
 
 Read in this order: counts (what was promised, what arrived: lost, repeated), program (the process that
 writes numbered records), child (a process), settings, simulation (owns the processes, the broker, the
-faults), routes (the page's HTTP), command; then `demo/` (`aolog-bridge demo`) and broker_command. Nothing is
+faults), routes (the page's HTTP), command; then, for `aolog-bridge demo`, demo, sample, compare. Nothing is
 modelled: a kill is SIGKILL, and what survives is read back from the broker.
 """

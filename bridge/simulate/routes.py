@@ -22,7 +22,7 @@ from starlette.routing import Route
 from bridge.operate.access import Access
 from bridge.operate.page import load_page
 from bridge.operate.server import carry_out, error, event, served, stream
-from bridge.simulate.settings import Settings
+from bridge.simulate.settings import Settings, changed
 from bridge.simulate.simulation import Simulation
 
 EVERY_S = 0.2
@@ -58,7 +58,7 @@ def _routes(page: str, simulation: Simulation) -> Starlette:
     acts: dict[str, Callable[[dict[str, Any]], None]] = {
         "/set": lambda given: simulation.set(**given),
         "/press": lambda given: simulation.press(str(given["button"])),
-        "/reset": lambda given: simulation.reset(Settings(**given)),
+        "/reset": lambda given: simulation.reset(changed(Settings(), given)),
     }
     return Starlette(
         routes=[

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
 
 from aolog.errors import UsageError
+from bridge.config.models import StrictTable
 
 Mode = Literal["log", "block", "error", "buffer", "always"]
-MODES: tuple[Mode, ...] = ("log", "block", "error", "buffer", "always")
-RATE_MAX, DELAY_MS_MAX = 5_000, 5_000
 ON_DISK: frozenset[Mode] = frozenset({"log", "buffer", "always"})  # modes that keep records on disk
 _MODES = {
     "log": "records go through a log and the bridge",
@@ -24,29 +25,24 @@ _SWITCHES = {
 }
 
 
-class Settings(NamedTuple):
+class Settings(StrictTable):
     """What the page sets."""
 
-    rate: int = 200  # records a second
-    delay_ms: int = 0  # of the broker's answers
+    rate: int = Field(default=200, ge=0, le=5_000)  # records a second
+    delay_ms: int = Field(default=0, ge=0, le=5_000)  # of the broker's answers
     mode: Mode = "log"
     down: bool = False
     rejecting: bool = False
     full: bool = False  # the program's disk
 
 
-def check(settings: Settings) -> None:
-    """Raises UsageError for a value of another type, or out of range."""
-    for name, default in Settings._field_defaults.items():
-        value = getattr(settings, name)
-        if type(value) is not type(default):  # true is an int too
-            raise UsageError(f"{name} = {value!r}", hint=f"a value such as {default!r}")
-    if not 0 <= settings.rate <= RATE_MAX:
-        raise UsageError(f"rate = {settings.rate}", hint=f"0 to {RATE_MAX}")
-    if not 0 <= settings.delay_ms <= DELAY_MS_MAX:
-        raise UsageError(f"delay_ms = {settings.delay_ms}", hint=f"0 to {DELAY_MS_MAX}")
-    if settings.mode not in MODES:
-        raise UsageError(f"mode = {settings.mode}", hint="one of " + ", ".join(MODES))
+def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """Raises UsageError for a name that is unknown, and a value of another type, or out of range."""
+    try:
+        return Settings.model_validate({**settings.model_dump(), **changes})
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        raise UsageError(f"{'.'.join(map(str, found['loc']))}: {found['msg']}") from None
 
 
 def sentence(name: str, value: object) -> str:

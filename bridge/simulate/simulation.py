@@ -25,19 +25,15 @@ from bridge.kafka.fetcher import Fetcher
 from bridge.operate.monitor import Measured, look_at_slabs
 from bridge.simulate.child import Child
 from bridge.simulate.counts import Counts
-from bridge.simulate.settings import ON_DISK, Settings, check, sentence
+from bridge.simulate.settings import ON_DISK, Settings, changed, sentence
 
-PROGRAM_STEPS = ("append", "flush", "sync")
-BRIDGE_STEPS = ("produce", "acknowledge", "commit")
-BUTTONS = ("error", "kill", *(f"crash-{step}" for step in (*PROGRAM_STEPS, *BRIDGE_STEPS)))
+BUTTONS = ("error", "kill", "crash-append", "crash-flush", "crash-sync")
 
 TOPIC = "simulated"
 TURN_S = 0.1
 RESTART_S = 1.0  # a process that was killed begins again after this
 _PRODUCE = 0  # Kafka's number of the request
 _TIMED_OUT, _NOT_ENOUGH_REPLICAS = 7, 19  # Kafka's codes; a client tries both again
-_STEP_S = 10.0
-_HOLD_MS = 3_000  # acknowledgements are held back while the bridge is to be killed before one
 _EVENTS_KEPT = 100
 _PRUNED_SHOWN = 20
 _RATE_S = 2.0
@@ -55,21 +51,16 @@ class _Round:
     program: Child = field(init=False)
     bridge: Child | None = None
     counts: Counts = field(default_factory=Counts)
-    accepted_before: int = 0
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
     crashes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=10))
-    rates: deque[tuple[float, int, int]] = field(default_factory=deque)
-    crash_at: str | None = None
-    crash_by_s: float = 0.0
-    acknowledged: int | None = None
-    committed_ns: int = 0
+    rates: deque[tuple[float, int, int]] = field(default_factory=deque)  # of the present program
     restart_s: float | None = None
     slabs: Measured = field(default_factory=Measured)
     began_s: float = field(default_factory=time.monotonic)
 
 
 class Simulation:
-    """Runs until `close`. Thread-safe."""
+    """Runs until the end of its `with` block. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -84,9 +75,6 @@ class Simulation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Ends all processes, and removes the log."""
         self._ended.set()
         self._thread.join()
@@ -99,7 +87,6 @@ class Simulation:
 
     def reset(self, settings: Settings) -> None:
         """Begins anew: another log, no faults, all counts 0."""
-        check(settings)
         with self._lock:
             self._end_children()
             shutil.rmtree(self._round.directory, ignore_errors=True)
@@ -108,15 +95,10 @@ class Simulation:
             self._begin(settings, self._round.run + 1)
 
     def set(self, **changes: Any) -> None:
-        """Changes settings. Raises UsageError for a value out of range, and changes nothing."""
-        unknown = changes.keys() - set(Settings._fields)
-        if unknown:
-            raise UsageError(f"there is no setting {min(unknown)!r}")
+        """Changes settings. Raises UsageError for a wrong one, and changes nothing."""
         with self._lock:
             before = self._round.settings
-            settings = before._replace(**changes)
-            check(settings)
-            self._round.settings = settings
+            self._round.settings = settings = changed(before, changes)
             for name, value in changes.items():
                 self._say(sentence(name, value))
             if settings.mode != before.mode:
@@ -126,13 +108,10 @@ class Simulation:
             self._apply()
 
     def press(self, button: str) -> None:
-        """One of BUTTONS. Raises UsageError where it does nothing in this mode."""
+        """One of BUTTONS. Raises UsageError for any other."""
         if button not in BUTTONS:
             raise UsageError(f"there is no button {button!r}")
-        step = button.removeprefix("crash-")
         with self._lock:
-            if step in BRIDGE_STEPS and self._round.bridge is None:
-                raise UsageError(f"{step} happens in the bridge", hint="choose the mode log")
             if button == "error":
                 self._broker.push_request_errors(_PRODUCE, [_TIMED_OUT])
                 self._say("the broker answers one request with an error")
@@ -141,14 +120,8 @@ class Simulation:
                 self._say(
                     f"kill -9: {'the bridge' if self._round.bridge else 'the program'} is gone"
                 )
-            elif step in PROGRAM_STEPS:
-                self._round.program.tell(crash=step)
             else:
-                self._round.crash_at, self._round.crash_by_s = step, time.monotonic() + _STEP_S
-                self._round.acknowledged = None
-                self._round.committed_ns = self._committed_ns()
-                if step == "produce":
-                    self._broker.set_rtt_ms(_HOLD_MS)
+                self._round.program.tell(crash=button.removeprefix("crash-"))
 
     def snapshot(self) -> dict[str, Any]:
         """What the page shows."""
@@ -157,7 +130,7 @@ class Simulation:
             bridge = None if self._round.bridge is None else self._round.bridge.last
             return {
                 "time_s": time.monotonic() - self._round.began_s,
-                "settings": self._round.settings._asdict(),
+                "settings": self._round.settings.model_dump(),
                 "written": counts.arrived + counts.pending + counts.lost,
                 "refused": program.get("refused", 0),
                 "program_error": program.get("error"),
@@ -199,6 +172,7 @@ class Simulation:
 
     def _start_program(self) -> None:
         self._round.run += 1
+        self._round.rates.clear()
         given = {
             "mode": self._round.settings.mode, "log": self._log(), "topic": TOPIC,
             "servers": self._broker.bootstrap_servers, "run": self._round.run,
@@ -217,13 +191,9 @@ class Simulation:
         )  # fmt: skip  # a command line
 
     def _end_children(self) -> None:
-        self._end_program()
+        self._round.program.end()
         if self._round.bridge is not None:
             self._round.bridge.end()
-
-    def _end_program(self) -> None:
-        self._round.accepted_before += self._round.program.last.get("accepted", 0)
-        self._round.program.end()
 
     def _apply(self) -> None:
         """The settings, to the processes and the broker."""
@@ -258,9 +228,8 @@ class Simulation:
             self._round.counts.promised(program.last["run"], program.last["safe"], now_s)
         if self._round.settings.rejecting:
             self._broker.push_request_errors(_PRODUCE, [_NOT_ENOUGH_REPLICAS] * 5)
-        self._crash_bridge(now_s)
-        total = self._round.accepted_before + program.last.get("accepted", 0)
-        self._round.rates.append((now_s, total, self._round.counts.arrived))
+        accepted = program.last.get("accepted", 0)
+        self._round.rates.append((now_s, accepted, self._round.counts.arrived))
         while now_s - self._round.rates[0][0] > _RATE_S:
             self._round.rates.popleft()
         self._restart(now_s)
@@ -278,7 +247,7 @@ class Simulation:
         self._round.restart_s = None
         if self._round.program.is_over:
             self._take_crash()
-            self._end_program()
+            self._round.program.end()
             self._start_program()
             self._say("the program began again")
         if bridge_over:
@@ -296,39 +265,6 @@ class Simulation:
             step, number = crash["crashed"], crash["number"]
             self._round.crashes.appendleft({"step": step, "run": crash["run"], "number": number})
             self._say(f"the program crashed after {step} of record {number}")
-
-    def _crash_bridge(self, now_s: float) -> None:
-        """Kills the bridge when its own status shows the step that was asked for."""
-        step, bridge = self._round.crash_at, self._round.bridge
-        if step is None or bridge is None or bridge.is_over or not bridge.last:
-            return
-        status = bridge.last
-        before, done = self._round.acknowledged, status["acknowledged"]
-        at_step = {
-            "produce": status["outstanding"] > 0,  # sent, and the answer is held back
-            "acknowledge": before is not None and done > before,
-            "commit": self._committed_ns() != self._round.committed_ns,
-        }[step]
-        self._round.acknowledged = done
-        program = self._round.program.last
-        due = at_step and program.get("safe")  # a program that has just begun promised nothing
-        if not due and now_s < self._round.crash_by_s:
-            return
-        self._round.crash_at = None
-        self._broker.set_rtt_ms(self._round.settings.delay_ms)
-        if not due:
-            self._say(f"the bridge did not come to {step} in {_STEP_S:.0f} s; does anything flow?")
-            return
-        bridge.kill()
-        self._round.crashes.appendleft(
-            {"step": step, "run": program["run"], "number": program["safe"]}
-        )
-        self._say(f"the bridge crashed after {step}")
-
-    def _committed_ns(self) -> int:
-        """When the bridge last wrote its cursor."""
-        cursors = Path(self._log(), "cursors").glob("bridge*")
-        return max((cursor.stat().st_mtime_ns for cursor in cursors), default=0)
 
     # --- showing ------------------------------------------------------------------------------
 

@@ -2,9 +2,6 @@ const STEPS = [
   ["append", "in the program's memory: gone"],
   ["flush", "in the page cache: survives a crash of the process"],
   ["sync", "on the device: survives power loss too"],
-  ["produce", "sent, and not acknowledged: found again in Kafka, not sent twice"],
-  ["acknowledge", "acknowledged, the cursor not committed: found again, not sent twice"],
-  ["commit", "done"],
 ];
 const MODE_TEXT = {
   log: "Lost and repeated stay 0, whatever you press.",
@@ -14,7 +11,7 @@ const MODE_TEXT = {
   always: "At least once: after a kill or a failure the Buffer may repeat a stretch of records. Lost stays 0.",
 };
 let state = null, recorded = [], began = performance.now(), playing = false, asked = 0;
-const ON_DISK = ["log", "buffer", "always"], BRIDGE_STEPS = ["produce", "acknowledge", "commit"];
+const ON_DISK = ["log", "buffer", "always"];
 
 const stepRows = rows($("step-table"), STEPS.length);
 STEPS.forEach(([step, then], i) => {
@@ -124,7 +121,6 @@ function show(found) {
   for (const button of document.querySelectorAll("[data-set]")) button.setAttribute("aria-pressed", String(s[button.dataset.set]));
   document.querySelector("[data-set=full]").disabled = !ON_DISK.includes(s.mode);
   document.querySelector("[data-press=error]").disabled = s.down;
-  for (const step of BRIDGE_STEPS) document.querySelector(`[data-press=crash-${step}]`).disabled = s.mode !== "log";
   $("repeat").disabled = playing || location.hash.length < 2;
   for (const [step] of STEPS) {
     const crash = found.crashes.find(c => c.step === step), cell = $("fate-" + step);

@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from aolog import Reader, Record, Writer
 from bridge.kafka.cursor_record import CursorName
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.brokers import Message, consume, ends_of, message_of
 from tests.bridge.processes import Process
 from tests.waiting import SOON_S, wait_until

@@ -13,7 +13,7 @@ from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.status import Status
 from bridge.deliver.waits import Waits
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.brokers import TOPIC
 from tests.waiting import SOON_S, Call, statuses_until_end, wait_until
 

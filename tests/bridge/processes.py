@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.brokers import TOPIC
 from tests.waiting import SOON_S, statuses_until_end
 

@@ -8,7 +8,7 @@ import pytest
 
 from aolog import Writer
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.brokers import TOPIC, assert_arrived, consume
 from tests.bridge.forwarders import Forward

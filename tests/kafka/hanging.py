@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 
 __all__ = ["leave_open", "unverified"]
 

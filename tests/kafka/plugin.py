@@ -16,8 +16,10 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from bridge.testing.apache_kafka import POM_3_9, KafkaServer, KafkaUnavailable
+from bridge.testing.apache_kafka.jars import POM_3_9, KafkaUnavailable
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.kafka.rights import StrictKafka
+from tests.kafka.servers import restore
 
 __all__ = ["TopicFactory", "kafka", "kafka_3_9", "started", "strict_kafka", "topic"]
 
@@ -70,7 +72,7 @@ def kafka_3_9(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictKafka]
 @pytest.fixture
 def topic(kafka: KafkaServer, request: pytest.FixtureRequest) -> TopicFactory:
     """Make a topic: `topic()`, `topic(3)`, `topic(config={"max.message.bytes": "1000"})`."""
-    kafka.restore()
+    restore(kafka)
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", request.node.name)[:_NAME_LENGTH_MAX]
 
     def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:

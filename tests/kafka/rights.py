@@ -21,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from bridge.testing.apache_kafka import POM, KafkaServer
+from bridge.testing.apache_kafka.jars import POM
+from bridge.testing.apache_kafka.server import KafkaServer
 
 __all__ = ["Right", "StrictKafka", "User"]
 

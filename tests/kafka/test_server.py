@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.testing.apache_kafka import KafkaDied, KafkaServer, KafkaUnavailable, jars
+from bridge.testing.apache_kafka.jars import KafkaUnavailable, jars
+from bridge.testing.apache_kafka.server import KafkaDied, KafkaServer
 from tests.kafka.plugin import started
 
 pytestmark = pytest.mark.kafka

@@ -23,7 +23,7 @@ from typing import Self
 import pyspark
 
 import aolog.spark
-from bridge.testing.apache_kafka import free_ports
+from bridge.testing.apache_kafka.ports import free_ports
 
 __all__ = ["START_SECONDS_MAX", "Cluster", "bare_python"]
 

@@ -17,7 +17,7 @@ import pytest
 
 import aolog
 import aolog.spark
-from bridge.testing.apache_kafka import free_ports
+from bridge.testing.apache_kafka.ports import free_ports
 from tests.spark.standalone import START_SECONDS_MAX
 
 ROOT = Path(__file__).parents[2]

@@ -53,14 +53,14 @@ def mirror(
     from_settings: dict[str, Setting], to_settings: dict[str, Setting], drain: bool, max_bytes: int | None,
     as_json: bool, log_format: LogFormat,
 ) -> None:  # fmt: skip  # as the options
-    """Copy the committed records of topics to topics of the same names in another cluster.
+    """Copy topics to another cluster, through a log.
 
-    The log between keeps what the destination has not acknowledged: `aolog-bridge status --log LOG`
-    shows how much that is. Without --max-bytes it grows as long as the destination is away; what has
-    arrived stays until `aolog prune LOG --max-bytes 1`. Delivery is at_least_once, as of
-    `run`. A record that came from the destination is not sent back to it: its header
-    aolog-origin-kafka names the clusters that it came through. So two mirrors may run in opposite
-    directions.
+    Committed records go to topics of the same names. The log keeps what the destination has not
+    acknowledged: `aolog-bridge status --log LOG` shows how much that is. Without --max-bytes it grows
+    as long as the destination is away; what has arrived stays until `aolog prune LOG --max-bytes 1`.
+    Delivery is at_least_once, as of `run`. A record that came from the destination is not sent back
+    to it: its header aolog-origin-kafka names the clusters that it came through. So two mirrors may
+    run in opposite directions.
 
     \b
     Example:

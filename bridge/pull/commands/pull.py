@@ -40,13 +40,9 @@ _JSON_EVERY_S = 0.2
 @click.option("--drain", is_flag=True, help="End at the ends of the partitions as they are now.")
 @click.option(
     "--group", metavar="NAME",
-    help="Share the partitions with other processes of this group; needs --root."
-    "  [default: read all partitions]",
+    help="Share the partitions with other processes of this group; needs --root. KIP-848's protocol:"
+    " -X group.protocol=consumer.  [default: read all partitions]",
 )  # fmt: skip  # options read best one a line
-@click.option(
-    "--group-protocol", "protocol", type=click.Choice(["classic", "consumer"]), default="classic",
-    show_default=True, help="Kafka's group protocol; consumer is KIP-848's.",
-)  # fmt: skip  # as above
 @click.option(
     "--root", type=DIRECTORY,
     help="With --group or --units: the directory of the logs of all processes.",
@@ -77,11 +73,11 @@ def pull(
     *, topics: tuple[str, ...], path: str, servers: str, settings: dict[str, Setting],
     as_json: bool, log_format: LogFormat, **options: Any,
 ) -> None:  # fmt: skip  # as the options
-    """Write the committed records of topics to a log, each once, until terminated.
+    """Write the records of topics to a log, each once, until terminated.
 
-    Key, value, headers, timestamp and topic are kept; the header aolog-origin-kafka is added, with
-    CLUSTER-ID/TOPIC-ID/PARTITION/OFFSET. A restart continues after the last record in the log,
-    whatever the group's committed offsets are.
+    Only committed records are written. Key, value, headers, timestamp and topic are kept; the header
+    aolog-origin-kafka is added, with CLUSTER-ID/TOPIC-ID/PARTITION/OFFSET. A restart continues after
+    the last record in the log, whatever the group's committed offsets are.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ def topics(
     replication_factor: int | None, config: dict[str, str], settings: dict[str, Setting],
     as_json: bool,
 ) -> None:  # fmt: skip  # as the options
-    """List the topics of a cluster, describe one, or create one.
+    """List topics, describe one, or create one.
 
     --json prints one object per topic: name, id, is_internal, partitions.
 
@@ -126,7 +126,7 @@ def offsets(
     names: tuple[str, ...], group: str | None, at: str | None, to: str | None,
     partition: int | None, settings: dict[str, Setting], as_json: bool,
 ) -> None:  # fmt: skip  # as the options
-    """Show the first and the next offset of each partition, and what a group has committed.
+    """Show the offsets of partitions, and of a group: the first, the next, and the committed one.
 
     --json prints one object per partition: topic, partition, earliest, latest; with --at, at; with
     --group, committed and lag (null if the group has committed nothing). With --log: topic,

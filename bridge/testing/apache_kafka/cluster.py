@@ -7,15 +7,14 @@ and started as such.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from bridge.testing.apache_kafka.ports import free_ports
 from bridge.testing.apache_kafka.server import START_SECONDS_MAX, KafkaServer, Node, cluster_id
@@ -60,7 +59,7 @@ class KafkaCluster:
 
         with ThreadPoolExecutor(len(NODES)) as pool:
             self.nodes = dict(zip(NODES, pool.map(begin, NODES), strict=True))
-        self._wait(lambda: len(self._metadata().brokers) == len(NODES))
+        self._wait_for_all()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -71,38 +70,16 @@ class KafkaCluster:
         """All nodes, by a further listener."""
         return ",".join(node.bootstrap_of(listener) for node in self.nodes.values())
 
-    def create_topic(self, name: str, replicas: list[list[int]]) -> None:
-        """A partition for each list of nodes, the preferred leader first; on return all lead."""
-        topic = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas)
-        admin = self._admin()
-        admin.create_topics([topic], operation_timeout=30)[name].result(30)
-        self._wait(lambda: [ids[0] for ids in replicas] == self.leaders(name))
-
-    def leaders(self, topic: str) -> list[int]:
-        """Of each partition; -1 where there is none."""
-        partitions = self._metadata(topic).topics[topic].partitions
-        return [partitions[number].leader for number in sorted(partitions)]
-
-    @property
-    def controller(self) -> int:
-        """The node whose death would cost an election too."""
-        return int(self._metadata().controller_id)
-
-    def _metadata(self, topic: str | None = None) -> Any:
-        admin = self._admin()
-        return admin.list_topics(topic, timeout=5)
-
-    def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-
-    def _wait(self, reached: Callable[[], bool]) -> None:
+    def _wait_for_all(self) -> None:
+        """Until each node knows of the others."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         until_s = time.monotonic() + START_SECONDS_MAX
-        while True:
-            with suppress(KafkaException):
-                if reached():
-                    return
-            assert time.monotonic() < until_s, "the cluster did not come to that"
+        known = 0
+        while known < len(NODES):
+            assert time.monotonic() < until_s, "the nodes did not find one another"
             time.sleep(0.1)
+            with suppress(KafkaException):
+                known = len(admin.list_topics(timeout=5).brokers)
 
     def __enter__(self) -> Self:
         return self

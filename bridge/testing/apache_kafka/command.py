@@ -16,7 +16,7 @@ from bridge.cli.options import pairs_of
 from bridge.cli.running import on_signals
 
 if TYPE_CHECKING:
-    from bridge.testing.apache_kafka import KafkaServer
+    from bridge.testing.apache_kafka.server import KafkaServer
 
 
 _LOOK_S = 0.2
@@ -60,7 +60,9 @@ def cluster(
       6  Kafka cannot run here, or it ended by itself
     """
     from bridge.errors import DestinationError
-    from bridge.testing.apache_kafka import LISTENER, KafkaCluster, KafkaServer, make_access
+    from bridge.testing.apache_kafka.access import LISTENER, make_access
+    from bridge.testing.apache_kafka.cluster import KafkaCluster
+    from bridge.testing.apache_kafka.server import KafkaServer
 
     stopped = threading.Event()
     with ExitStack() as stack:

@@ -56,7 +56,6 @@ _JAVA_OPTIONS: Final = (
 
 _PROPERTIES: Final[Mapping[str, object]] = {
     "process.roles": "broker,controller",
-    "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     # One node holds everything there is.
     "default.replication.factor": 1,
@@ -135,7 +134,6 @@ class KafkaServer:
         pom: Path = POM,  # of the version
         jars: Path | None = None,  # their directory; None: fetched
     ) -> None:
-        self._node = node
         self._java = java()
         folder = jars_of(pom) if jars is None else jars
         self._classpath = str(folder / "*")
@@ -146,15 +144,10 @@ class KafkaServer:
         self._log = directory / "server.log"
         self._properties = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None  # while it is up
-        self._paused = False
         protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
         own, *ports = free_ports(1 + len(protocols))
-        controller = f"127.0.0.1:{own}"
-        quorum: dict[str, object] = {"controller.quorum.bootstrap.servers": controller}
-        if node is not None:
-            controller = node.voters[node.id]
-            voters = ",".join(f"{number}@{address}" for number, address in node.voters.items())
-            quorum = {"node.id": node.id, "controller.quorum.voters": voters}
+        self._node = node or Node(1, cluster_id(), {1: f"127.0.0.1:{own}"})
+        voters = self._node.voters
         self._addresses = {
             name: f"127.0.0.1:{port}" for name, port in zip(protocols, ports, strict=True)
         }
@@ -162,12 +155,13 @@ class KafkaServer:
         mapped = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
         properties = {
             **_PROPERTIES,
-            "listeners": f"{_joined(self._addresses)},CONTROLLER://{controller}",
+            "listeners": f"{_joined(self._addresses)},CONTROLLER://{voters[self._node.id]}",
             "advertised.listeners": _joined(told),
             "listener.security.protocol.map": f"{mapped},CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.data,
-            **quorum,
+            "node.id": self._node.id,
+            "controller.quorum.voters": ",".join(f"{number}@{at}" for number, at in voters.items()),
             **(config or {}),
         }
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
@@ -225,18 +219,6 @@ class KafkaServer:
             return all(each.exception() is None for each in answers)
 
         self._until(leads, f"no leader of topic {name!r} answers")
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; on return this node takes no more messages for it.
-
-        Raises KafkaException, also where there is no such topic.
-        """
-        admin = self._admin()
-        admin.delete_topics([name], operation_timeout=30)[name].result(timeout=30)
-        self._until(  # a deleted partition's directory gets another name
-            lambda: all(each.name.rpartition("-")[0] != name for each in self.data.iterdir()),
-            f"topic {name!r} is not gone",
-        )
 
     def configure(self, kind: str, name: str, setting: str, value: str | None) -> None:
         """Change one setting while it runs, of a "TOPIC" or a "BROKER"; None: as it was. On return this
@@ -303,23 +285,14 @@ class KafkaServer:
         on nothing answers."""
         assert self._process is not None, "the server is down"
         self._process.send_signal(signal.SIGSTOP)
-        self._paused = True
         # The signal is only on its way: wait until the kernel reports every thread as stopped.
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused server go on (SIGCONT). It may answer what was sent meanwhile. No effect on any
         other."""
-        if self._paused and self._process is not None:
+        if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
-        self._paused = False
-
-    def restore(self) -> None:
-        """Whatever a test has done to the server: up, not paused, ready. Raises KafkaDied."""
-        self.resume()
-        if not self.is_alive():
-            self._process = None
-            self.start()
 
     def archive_classes(self) -> None:
         """Keep the classes that a server loads, beside its jars: later starts take half of the processor
@@ -360,9 +333,7 @@ class KafkaServer:
         )
 
     def _format(self) -> None:
-        identity = cluster_id() if self._node is None else self._node.cluster_id
-        arguments = ["format", "-t", identity, "-c", str(self._properties)]
-        arguments += ["--standalone"] if self._node is None else []
+        arguments = ["format", "-t", self._node.cluster_id, "-c", str(self._properties)]
         with self._log.open("ab") as log:
             status = subprocess.run(
                 [*self._command(), "kafka.tools.StorageTool", *arguments],
@@ -395,7 +366,6 @@ class KafkaServer:
         if process is None:
             return
         process.send_signal(number)  # does nothing for a process already waited for
-        self._paused = False
         try:
             process.wait(seconds_max)
         except subprocess.TimeoutExpired:

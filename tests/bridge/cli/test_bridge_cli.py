@@ -222,7 +222,6 @@ def test_a_drain_that_is_stopped_before_its_time_does_not_say_that_it_is_done(
         ("mirror", "--topic", "t", "--from-servers", "a:1", "--to-servers", "b:1", "--log", ""),
         ("ingest", "--root", ""),
         ("offsets", "--log", ""),
-        ("demo", "--keep", ""),
         ("cursors", ""),
         ("seek", "", "--to", "earliest"),
         ("replay", "", "--from", "earliest", "--to", "latest"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridge.supervise.status import state_of
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.forwarders import Forward
 from tests.bridge.logs import fill
 from tests.kafka.plugin import started

@@ -12,7 +12,7 @@ import pytest
 from aolog import Writer
 from bridge.config.routing import partition_of_key
 from bridge.errors import Undeliverable
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import (
     BUDGETS,
     Budget,
@@ -29,6 +29,7 @@ from tests.bridge.forwarders import Forward
 from tests.bridge.logs import append, cursor_of, fill, records_of
 from tests.bridge.processes import Start
 from tests.kafka.plugin import TopicFactory
+from tests.kafka.servers import delete_topic
 
 pytestmark = pytest.mark.kafka
 
@@ -202,7 +203,7 @@ def test_a_topic_deleted_under_way_is_named_within_seconds_and_used_with_fewer_p
             name, delivery=delivery, create_topics="never", drain=False, cursor_topic=cursors
         )
         run.until(lambda s: s.acknowledged == 100)
-        kafka.delete_topic(name)
+        delete_topic(kafka, name)
         append(writer, range(100, 200))
     run.until(lambda s: s.error is not None and f"there is no topic '{name}'" in s.error, 20)
     kafka.create_topic(name, 1)

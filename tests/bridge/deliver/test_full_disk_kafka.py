@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aolog import Writer
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.aolog.conftest import mount, small_disk
 from tests.bridge.processes import Start
 from tests.kafka.plugin import TopicFactory

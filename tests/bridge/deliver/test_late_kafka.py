@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import KafkaError
 
-from bridge.testing.apache_kafka import KafkaServer, free_ports
+from bridge.testing.apache_kafka.ports import free_ports
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.brokers import assert_arrived
 from tests.bridge.forwarders import WAITS, Forward

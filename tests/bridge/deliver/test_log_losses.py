@@ -20,7 +20,7 @@ from bridge.deliver.known_gaps import KnownGaps, LossFile
 from bridge.deliver.losses import LogLosses
 from bridge.kafka.client import ANSWER_S
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.aolog.conftest import commit, flip
 from tests.bridge.brokers import NOWHERE, consume
 from tests.bridge.forwarders import Forward

@@ -13,7 +13,7 @@ from aolog import Writer
 from aolog.errors import CursorDiverged
 from aolog.storage.storage import Storage
 from aolog.testing import SimulatedSystem
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.forwarders import Forward, Run
 from tests.bridge.logs import append, cursor_of, fill

@@ -13,7 +13,7 @@ import pytest
 
 from aolog import Writer
 from bridge.kafka import topic_settings
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.brokers import assert_arrived
 from tests.bridge.forwarders import Forward

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from aolog import Record, Writer
 from bridge.config.routing import partition_of_key
 from bridge.errors import Undeliverable
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import grow, leave_as_killed, messages_in, set_limit
 from tests.bridge.brokers import Message, assert_arrived, consume_any
 from tests.bridge.forwarders import Forward

@@ -6,19 +6,25 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from aolog import Writer
 from bridge.config.routing import partition_of_key
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
-from bridge.testing.apache_kafka import KafkaCluster
+from bridge.testing.apache_kafka.cluster import KafkaCluster
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.brokers import assert_arrived, consume
 from tests.bridge.forwarders import Forward
 from tests.bridge.logs import append, fill, records_of
 from tests.kafka.plugin import started
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.kafka,
@@ -35,12 +41,42 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
         yield cluster
 
 
+def metadata(cluster: KafkaCluster) -> Any:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    return admin.list_topics(timeout=5)
+
+
+def controller_of(cluster: KafkaCluster) -> int:
+    """The node whose death would cost an election too."""
+    return int(metadata(cluster).controller_id)
+
+
+def leaders(cluster: KafkaCluster, topic: str) -> list[int]:
+    """Of each partition; -1 where there is none."""
+    partitions = metadata(cluster).topics[topic].partitions
+    return [partitions[number].leader for number in sorted(partitions)]
+
+
+def create_topic(cluster: KafkaCluster, name: str, replicas: list[list[int]]) -> None:
+    """A partition for each list of nodes, the preferred leader first; on return all lead."""
+    topic = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    admin.create_topics([topic], operation_timeout=30)[name].result(30)
+
+    def all_lead() -> bool:
+        with suppress(KafkaException, KeyError):  # a node may not know of it yet
+            return [ids[0] for ids in replicas] == leaders(cluster, name)
+        return False
+
+    wait_until(all_lead)
+
+
 def in_place(cluster: KafkaCluster) -> tuple[str, int]:
     """A topic in which each node leads a partition, and the partition whose leader is to die: not
     the one that is the controller too."""
     name = f"three-{uuid.uuid4().hex[:8]}"
-    cluster.create_topic(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
-    controller = cluster.controller  # once: it may move, and then each node could be it
+    create_topic(cluster, name, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    controller = controller_of(cluster)  # once: it may move, and then each node could be it
     return name, next(p for p, node in enumerate((1, 2, 3)) if node != controller)
 
 
@@ -62,7 +98,7 @@ def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
             writer.flush()
             time.sleep(0.05)
     run.until(lambda s: s.acknowledged >= 12_000)
-    assert cluster.leaders(name)[dying] not in {victim, -1}
+    assert leaders(cluster, name)[dying] not in {victim, -1}
     cluster.nodes[victim].start()
     assert run.stop().lag_records == 0
     messages = (
@@ -80,7 +116,7 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
     name, dying = in_place(cluster)
     victim = dying + 1
     name = f"{name}-alone"
-    cluster.create_topic(name, [[1], [2], [3]])
+    create_topic(cluster, name, [[1], [2], [3]])
     fill(log, 2_000)
     run = forward(topic=name, bootstrap_servers=cluster.bootstrap_servers)
     run.until(lambda s: s.acknowledged >= 2_000)
@@ -103,11 +139,11 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
 def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
     cluster: KafkaCluster, log: Path, forward: Forward, delivery: str
 ) -> None:
-    controller = cluster.controller
+    controller = controller_of(cluster)
     victim = next(node for node in (1, 2, 3) if node != controller)
     leader = next(node for node in (1, 2, 3) if node != victim)
     name = f"three-{uuid.uuid4().hex[:8]}"
-    cluster.create_topic(name, [[leader, victim]])
+    create_topic(cluster, name, [[leader, victim]])
     fill(log, 100)
     run = forward(topic=name, bootstrap_servers=cluster.bootstrap_servers, delivery=delivery)
     run.until(lambda s: s.acknowledged == 100)

@@ -10,7 +10,7 @@ from aolog import Record
 from aolog.format.origin import HEADER_NAME
 from bridge.kafka.cursor_record import CursorRecord, encode_cursor
 from bridge.kafka.stamp import encode_stamp
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import CURSORS, EXACTLY, committed_in, name_of, raw_committed
 from tests.bridge.brokers import Message, assert_arrived
 from tests.bridge.logs import cursor_of, fill, records_of

@@ -21,7 +21,8 @@ from confluent_kafka.admin import (
 )
 
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer, make_certificate
+from bridge.testing.apache_kafka.access import make_certificate
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.brokers import TOPIC, assert_arrived, consume
 from tests.bridge.logs import fill, records_of
 from tests.bridge.processes import Process, Start

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.supervise.status import state_of
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.forwarders import Forward
 from tests.bridge.logs import fill
 from tests.kafka.plugin import TopicFactory

@@ -13,11 +13,12 @@ from confluent_kafka.admin import AdminClient
 
 from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.kafka_provider import KafkaProvider
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import EXACTLY, committed_in
 from tests.bridge.brokers import assert_arrived
 from tests.bridge.logs import fill, records_of
 from tests.bridge.processes import Process, Start
+from tests.kafka.servers import restore
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -35,7 +36,7 @@ def topics_of(kafka: KafkaServer) -> dict[str, int]:
 @pytest.fixture
 def unknown(kafka: KafkaServer) -> str:
     """The name of a topic that is missing."""
-    kafka.restore()
+    restore(kafka)
     return f"unknown-{uuid.uuid4().hex[:8]}"
 
 

@@ -136,7 +136,7 @@ def of_simulator(page: Page, take: Take) -> None:
         simulation.reset(Settings(rate=1000))
         page.goto(f"http://127.0.0.1:{at[1]}/")
         expect(page.locator("#state")).to_have_text("running")
-        for step in ("append", "flush", "produce"):
+        for step in ("append", "flush", "sync"):
             page.get_by_label(f"Crash after {step}").click()
             page.wait_for_timeout(5000)
         page.get_by_role("button", name="Broker down").click()

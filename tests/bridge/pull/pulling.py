@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from aolog import Reader
 from bridge.cli import main
 from bridge.pull.origin import origin_of
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.processes import Process
 
 

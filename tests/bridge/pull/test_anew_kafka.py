@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bridge.pull.pulling import Killed, expected, origins, produce
+from tests.kafka.servers import delete_topic
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
@@ -13,7 +14,7 @@ WAYS = {
     "alone": ("a", ()),
     "in a group": ("ab", ("--root", "ROOT", "--group", "NAME")),
     "in a group of the new protocol": (
-        "ab", ("--root", "ROOT", "--group", "NAME", "--group-protocol", "consumer")
+        "ab", ("--root", "ROOT", "--group", "NAME", "-X", "group.protocol=consumer")
     ),
     "in units": ("ab", ("--root", "ROOT", "--units", "8")),
 }  # fmt: skip  # a table
@@ -64,7 +65,7 @@ def test_a_topic_that_is_made_anew_is_pulled_from_its_beginning_and_a_deleted_on
     processes = start(way, name, gone)
     wait_until(lambda: pulled(processes) == 30 and all(p.status["state"] for p in processes))
     for each in (gone, name):
-        kafka.delete_topic(each)
+        delete_topic(kafka, each)
     kafka.create_topic(name, partitions)
     produce(kafka, name, range(count), partitions)
     wait_until(lambda: pulled(processes) == 30 + count)

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from bridge.cli import main
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 2")]
 

@@ -16,7 +16,7 @@ from bridge.pull.archive import Archive
 from bridge.pull.origin import Source
 from bridge.pull.pull_options import PullOptions
 from bridge.pull.puller import Puller
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import raw_committed
 from tests.bridge.pull.pulling import SLOWLY, Killed, expected, origins, produce
 from tests.waiting import SOON_S, in_thread, wait_until
@@ -38,7 +38,7 @@ def test_three_processes_and_a_broker_that_are_killed_leave_each_offset_once(
     name, chance = topic(partitions), random.Random(protocol)
     produce(kafka, name, range(count // 2), partitions)
     logs = [tmp_path / each for each in "abc"]
-    more = ("--root", str(tmp_path), "--group", name, "--group-protocol", protocol, *SLOWLY)
+    more = ("--root", str(tmp_path), "--group", name, "-X", f"group.protocol={protocol}", *SLOWLY)
     more += ("-X", "session.timeout.ms=6000") if protocol == "classic" else ()
     processes = [Killed(kafka, log, name, *more) for log in logs]
     processes[0].until(lambda _: all(process.status["positions"] for process in processes), SOON_S)

@@ -18,6 +18,7 @@ from tests.bridge.pull.pulling import (
     pull,
     pulled,
 )
+from tests.kafka.servers import delete_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka 1")]
 
@@ -59,7 +60,7 @@ def test_a_topic_that_is_made_anew_is_pulled_whole_beside_the_old_one(kafka, top
     name, log = topic(), tmp_path / "log"
     produce(kafka, name, range(10))
     pulled(kafka, log, name)
-    kafka.delete_topic(name)
+    delete_topic(kafka, name)
     kafka.create_topic(name)
     produce(kafka, name, range(20, 40))
     pulled(kafka, log, name)

@@ -124,7 +124,7 @@ def test_a_group_of_another_archive_or_another_protocol_is_refused(kafka, topic,
     process = Killed(kafka, first / "a", name, "--root", str(first), "--group", name)
     process.until(lambda status: status["pulled"] == 10)
     assert pull(kafka, first / "a", name).exit_code == 5, "it fills the log"
-    other = (*grouped, "--group-protocol", "consumer")
+    other = (*grouped, "-X", "group.protocol=consumer")
     said = refused(kafka, second / "a", name, more=other, exit_code=6)
     assert "uses Kafka's classic group protocol" in said
     wait_until(lambda: committed(kafka, name))  # it commits each second

@@ -17,7 +17,7 @@ from aolog.errors import UsageError
 from bridge.operate.access import Access
 from bridge.simulate.counts import Counts
 from bridge.simulate.routes import serving
-from bridge.simulate.settings import Settings
+from bridge.simulate.settings import Settings, changed
 from bridge.simulate.simulation import BUTTONS, Simulation
 from tests.bridge.operate.browsing import violations
 from tests.bridge.operate.endpoints import ask
@@ -82,7 +82,7 @@ def simulation() -> Iterator[Simulation]:
 
 
 def begin(simulation: Simulation, **settings: object) -> None:
-    simulation.reset(Settings(rate=300)._replace(**settings))  # type: ignore[arg-type]
+    simulation.reset(changed(Settings(rate=300), settings))
     wait_until(lambda: simulation.snapshot()["arrived"] > 100, 30)
 
 
@@ -110,7 +110,7 @@ def has_come(simulation: Simulation, count: int) -> bool:
 
 def test_nothing_is_lost_or_repeated_whatever_is_pressed(simulation: Simulation) -> None:
     begin(simulation)
-    for step in ("append", "flush", "sync", "produce", "acknowledge", "commit"):
+    for step in ("append", "flush", "sync"):
         simulation.press(f"crash-{step}")
         fate = settled(simulation, step)
         assert fate == (
@@ -140,8 +140,6 @@ def test_a_mode_of_buffer_delivers_and_loses_nothing_that_it_promised(
     before = simulation.snapshot()["arrived"]
     wait_until(lambda: simulation.snapshot()["arrived"] > before + 200, 30)
     assert simulation.snapshot()["lost"] == 0
-    with pytest.raises(UsageError, match="produce happens in the bridge"):
-        simulation.press("crash-produce")
 
 
 @pytest.mark.parametrize(
@@ -239,8 +237,7 @@ def test_every_control_of_the_page_does_what_it_says(
         expect(page.locator("#events")).to_contain_text("kill -9: the bridge is gone")
         page.get_by_label("Buffer on disk").click()
         expect(page.locator("#mode")).to_have_value("block")
-        for control in (page.get_by_label("Crash after produce"), page.get_by_text("Disk full")):
-            expect(control).to_be_disabled()
+        expect(page.get_by_text("Disk full")).to_be_disabled()
         expect(page.locator("#strip")).to_be_hidden()
         page.locator("#mode").select_option("log")
         expect(page.get_by_label("Buffer on disk")).to_be_checked()

@@ -23,7 +23,7 @@ from bridge.client.buffer.provider_sender import ProviderSender
 from bridge.config.routing import partition_of_key
 from bridge.errors import Rejected, Unanswered, WrongSetting
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from bridge.testing.providers import MemoryProvider
 from tests.bridge.brokers import PARTITIONS, TOPIC, consume_any
 from tests.kafka.plugin import TopicFactory

@@ -9,6 +9,7 @@ from bridge.client.config import load
 from bridge.client.files.log_tap import LogTap
 from tests.bridge.client.configurations import consumer_config
 from tests.bridge.client.files.topics_to_logs import named, run, send, values
+from tests.kafka.servers import delete_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -34,7 +35,7 @@ def tap(kafka, tmp_path):
 
 
 def make_anew(kafka, topic, count):
-    kafka.delete_topic(topic)
+    delete_topic(kafka, topic)
     kafka.create_topic(topic)
     send(kafka, topic, named(b"new", count))
 

@@ -23,7 +23,7 @@ from bridge.deliver.dead_letter import DeadLetters
 from bridge.errors import CursorTopicUnfit, OtherCluster, Undeliverable
 from bridge.kafka.cursor_record import CursorRecord, decode_cursor
 from bridge.supervise.supervisor import Supervisor
-from bridge.testing.apache_kafka import KafkaServer
+from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.against_kafka import (
     BUDGETS,
     CURSORS,

@@ -12,29 +12,28 @@ cursor. So the appender is at most a window ahead of both: input of any size wor
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from aolog import Reader, Writer, cursors
-from aolog.errors import AologError, UsageError, one_line, to_json
+from aolog.errors import AologError, one_line, to_json
 from bridge.cli.console import Console
 from bridge.client.received import received
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.kafka.fetcher import Fetcher
 from bridge.simulate.child import Child
-from bridge.simulate.demo.compare import Comparison
-from bridge.simulate.demo.result import Result, table
-from bridge.simulate.demo.sample import Sample, choose
+from bridge.simulate.compare import Comparison
+from bridge.simulate.sample import Sample, choose
 
 TOPIC = "demo"
 PARTITIONS = 4
@@ -45,12 +44,65 @@ OUTAGE_AT, KILL_AT = 0.35, 0.6  # of the records read back
 OUTAGE_S = 3.0
 _SOON = {"reconnect.backoff.max.ms": "500"}  # after an outage
 DOWN_FOR_GOOD_S = 60.0  # the demo gives up after this time without progress
+_BETWEEN = (0.2, 0.8)  # of the records: where both faults have to happen
 
 
-class _Stalled(AologError):
-    """The demo made no progress for a minute."""
+class Result(NamedTuple):
+    """What the demo's table shows."""
 
-    code = "stalled"
+    input: str
+    records: int
+    bytes: int
+    seconds: float
+    records_per_s: float
+    lost: int
+    repeated: int
+    disordered: int
+    altered: int
+    outage_s: float = 0.0
+    outage_at: float = 0.0  # fraction acknowledged then
+    outage_pending: int = 0
+    kill_at: float = 0.0  # as well
+    kill_pending: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Nothing missing, repeated, out of order or changed, and both faults happened midway."""
+        low, high = _BETWEEN
+        midway = low <= self.outage_at <= high and low <= self.kill_at <= high
+        return midway and not (self.lost or self.repeated or self.disordered or self.altered)
+
+    @property
+    def proved(self) -> str:
+        """What a good run has shown, as a sentence."""
+        return (
+            f"proved: of {self.records:,} records, an outage and a kill lost, repeated, moved or "
+            "changed none"
+        )
+
+
+def table(result: Result) -> Table:
+    """For people."""
+    shown = Table(title="bridge demo", show_header=False, title_justify="left")
+    rows = {
+        "broker": "librdkafka's mock of Kafka, inside this process",
+        "input": result.input,
+        "records": f"{result.records:,}",
+        "bytes": f"{result.bytes:,}",
+        "rate": f"{result.records_per_s:,.0f} records/s, "
+        f"{result.bytes / result.seconds / 1e6:.1f} MB/s, faults included",
+        "outage survived": f"{result.outage_s} s at {result.outage_at:.0%} acknowledged, "
+        f"{result.outage_pending:,} records waited",
+        "process killed": f"once, at {result.kill_at:.0%} acknowledged, "
+        f"{result.kill_pending:,} records under way",
+        "lost": str(result.lost),
+        "duplicated": str(result.repeated),
+        "out of order": str(result.disordered),
+        "altered": str(result.altered),
+    }
+    for name, value in rows.items():
+        shown.add_row(name, Text(one_line(value)))  # names of files may have brackets
+    return shown
 
 
 class _Demo:
@@ -90,7 +142,7 @@ class _Demo:
             ]
             self.forwarding = self._forwarding(broker)
             stack.callback(lambda: self.forwarding.end())  # noqa: PLW0108 -- the present one
-            with contextlib.suppress(_Stalled):  # the table shows what is missing
+            with contextlib.suppress(TimeoutError):  # the table shows what is missing
                 self._until(lambda: self._fraction() >= OUTAGE_AT)
                 self._outage(broker)
                 self._until(lambda: self._fraction() >= KILL_AT)
@@ -128,7 +180,7 @@ class _Demo:
         broker.set_down()
         self.paused = False
         self._say(f"broker down at {at:.0%} acknowledged: records wait in the log")
-        self._until(lambda: time.monotonic() - down_s >= OUTAGE_S, progress=False)
+        self._until(lambda: time.monotonic() - down_s >= OUTAGE_S)
         waiting = self._pending()
         broker.set_up()
         self._until_more()
@@ -163,16 +215,16 @@ class _Demo:
         before = self.comparison.matched
         self._until(lambda: self.comparison.matched > before)
 
-    def _until(self, reached: Callable[[], bool], *, progress: bool = True) -> None:
-        """Appends, consumes and compares until `reached`. Raises if nothing moves for a minute."""
+    def _until(self, reached: Callable[[], bool]) -> None:
+        """Appends, consumes and compares until `reached`. Raises TimeoutError if nothing moves for a minute."""
         last_s, last = time.monotonic(), -1
         while not reached():
             self._step()
             now = self.comparison.matched + self.records
             if now != last:
                 last_s, last = time.monotonic(), now
-            elif progress and time.monotonic() - last_s > DOWN_FOR_GOOD_S:
-                raise _Stalled(f"nothing moved for {DOWN_FOR_GOOD_S:.0f} s")
+            elif time.monotonic() - last_s > DOWN_FOR_GOOD_S:
+                raise TimeoutError
 
     def _step(self) -> None:
         if not (self.done or self.paused):
@@ -231,23 +283,15 @@ class _Demo:
         )
 
 
-def run_demo(files: Sequence[str], *, as_json: bool = False, keep: str | None = None) -> int:
+def run_demo(files: Sequence[str], *, as_json: bool = False) -> int:
     """Runs the demo and prints a table or JSON. Returns the exit status."""
     console = Console(stderr=as_json)
     sample = choose(files)
     if sample.times > 1:
         small = f"{sample.what} is too small: it is appended {sample.times} times"
         console.print(Text(one_line(small)), soft_wrap=True)
-    if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
-        raise UsageError(f"{keep} is not empty", hint="name a new directory for --keep")
-    directory = keep or tempfile.mkdtemp(prefix="aolog-demo-")
-    log = str(Path(directory) / "log")
-    try:
-        result = _Demo(sample, log, console).run()
-    finally:
-        if keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
-    result = result._replace(log=log if keep else None)
+    with tempfile.TemporaryDirectory(prefix="aolog-demo-", ignore_cleanup_errors=True) as directory:
+        result = _Demo(sample, str(Path(directory, "log")), console).run()
     if as_json:
         click.echo(to_json({**result._asdict(), "ok": result.ok}))
     else:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aolog.errors import UsageError
-from bridge.simulate.demo import sample as sample_module
-from bridge.simulate.demo.sample import LINE_BYTES_MAX, choose
+from bridge.simulate import sample as sample_module
+from bridge.simulate.sample import LINE_BYTES_MAX, choose
 
 
 def write(path: Path, data: bytes) -> str:

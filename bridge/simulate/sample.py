@@ -11,7 +11,6 @@ from aolog.errors import UsageError
 
 RECORDS_MIN = 50_000  # with fewer, the demo would end before the outage begins
 LINE_BYTES_MAX = 512 << 10  # half of what brokers accept by default; longer lines are cut
-STDLIB_BYTES_MAX = 16 << 20
 
 
 class Sample(NamedTuple):
@@ -45,22 +44,9 @@ def choose(paths: Sequence[str]) -> Sample:
         files = [Path(path) for path in paths]
     else:
         what = "the standard library's text"
-        files = _standard_library()
+        files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))  # without its packages
     records = sum(1 for _ in _lines(files))
     if records == 0:
         raise UsageError(f"{what}: there is no line in it", hint="name files with text")
     times = -(-RECORDS_MIN // records)
     return Sample(what, files, records * times, times)
-
-
-def _standard_library() -> list[Path]:
-    root = Path(sysconfig.get_path("stdlib"))
-    found, size = [], 0
-    for path in sorted(root.rglob("*.py")):
-        if "site-packages" in path.parts:
-            continue
-        size += path.stat().st_size
-        if size > STDLIB_BYTES_MAX:
-            break
-        found.append(path)
-    return found

@@ -12,7 +12,7 @@ from aolog import Record
 from aolog.format.origin import HEADER_NAME
 from bridge.client.received import Received
 from bridge.kafka.stamp import encode_stamp
-from bridge.simulate.demo.compare import Comparison
+from bridge.simulate.compare import Comparison
 
 UUID = bytes(16)
 
