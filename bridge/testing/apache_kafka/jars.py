@@ -22,6 +22,8 @@ POM: Final = Path(__file__).with_name("pom.xml")
 POM_3_9: Final = Path(__file__).with_name("pom-3.9.xml")
 # Kafka 4 servers run on Java 17 and later.
 JAVA_VERSION_MIN: Final = 17
+# 47 jars, 44 MB, through whatever the network is.
+FETCH_SECONDS_MAX: Final = 600
 
 
 class KafkaUnavailable(DestinationError):
@@ -87,13 +89,17 @@ def _fetch(folder: Path, pom: Path) -> None:
             "-DincludeScope=runtime",
             f"-DoutputDirectory={gathered}",
         )
-        status = subprocess.run(
-            [maven, "-q", "-B", "-f", str(pom), *goal],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            check=False,
-        ).returncode
+        try:
+            status: object = subprocess.run(
+                [maven, "-q", "-B", "-f", str(pom), *goal],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=FETCH_SECONDS_MAX,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = f"after {FETCH_SECONDS_MAX} s"
         if status:
             raise KafkaUnavailable(f"no Kafka server: mvn fetched no jars ({status}), see {log}")
         gathered.rename(folder)
