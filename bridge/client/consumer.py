@@ -26,9 +26,9 @@ from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, Silence, heartbea
 from bridge.client.metrics import families
 from bridge.client.positions import Positions, is_incremental
 from bridge.client.received import Received, received
-from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
+from bridge.kafka.client import ALL_DOWN, away, made, words
 from bridge.kafka.consumed import Omissions
-from bridge.kafka.error_table import Kind, kind_of, row_of
+from bridge.kafka.error_table import Kind, ends_reading, kind_of, row_of
 from bridge.kafka.topic_names import is_topic_name
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Consumer:
         code = error.name()
         if code == "_PARTITION_EOF":
             return None
-        if ends_consumer(error, resets=self._resets):
+        if ends_reading(code, resets=self._resets):
             return receive_failed(error)
         self.last_error = error.str()
         self._waiting.say(f"{code}: {self.last_error}")
@@ -289,7 +289,7 @@ class Consumer:
                 elif error.name() == "_PARTITION_EOF":
                     break
                 elif (
-                    ends_consumer(error, resets=False)
+                    ends_reading(error.name(), resets=False)
                     or kind_of(error.name()) is Kind.TOPIC_MISSING
                 ):
                     raise receive_failed(error)

@@ -38,10 +38,9 @@ from bridge.kafka.client import (
     away,
     broker_of,
     consumer,
-    passes,
     words,
 )
-from bridge.kafka.error_table import UNKNOWN_TOPIC
+from bridge.kafka.error_table import UNKNOWN_TOPIC, Fault, kind_of
 
 When: TypeAlias = Literal["earliest", "latest"] | int
 Place: TypeAlias = tuple[str, int]  # topic and partition
@@ -295,7 +294,8 @@ class Catalog:
         if topic and error.args[0].name() == UNKNOWN_TOPIC:
             return self._no_such_topic(topic)
         reason: KafkaError = error.args[0]
-        kind = Unanswered if passes(reason) or reason.code() == _NO_LEADER else DestinationError
+        waits = kind_of(reason.name()).fault is Fault.CLUSTER or reason.code() == _NO_LEADER
+        kind = Unanswered if waits else DestinationError
         self._admin.poll(_REASONS_S)
         if kind is Unanswered and self._away is not None:
             hint = "check the address; and security.protocol, if the listener expects SASL or TLS"
