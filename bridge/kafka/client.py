@@ -130,9 +130,6 @@ def _closed_at_once(line: str) -> str | None:
 class ToldToStop(Exception):
     """The caller gave up because it is to stop: nothing failed."""
 
-    def __init__(self) -> None:
-        super().__init__("told to stop")
-
 
 def made(
     kind: Callable[..., _Client],

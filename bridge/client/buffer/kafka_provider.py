@@ -19,7 +19,7 @@ from aolog.errors import RecordRefused, UsageError
 from aolog.record import Headers
 from bridge.errors import Rejected, Unanswered
 from bridge.kafka.client import FIXED, words
-from bridge.kafka.client_queue import over_queue, queue_kbytes_of
+from bridge.kafka.client_queue import over_queue
 from bridge.kafka.connection import Connection, Listener, Terms
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
 from bridge.kafka.headers import client_headers
@@ -81,7 +81,6 @@ class KafkaProvider:
             Listener(_taken_elsewhere, _taken_elsewhere),
             Terms(create_topics=create_topics),
         )
-        self._queue_kbytes = queue_kbytes_of(settings or {})
         self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
         self._producer: RowProducer | None = None
@@ -185,7 +184,7 @@ class KafkaProvider:
         try:
             if headers:
                 all_headers = list(client_headers(headers))
-            if (why := over_queue(len(value or b""), self._queue_kbytes)) is not None:
+            if (why := over_queue(len(value or b""), self._connection.queue_kbytes)) is not None:
                 raise Rejected(f"{TOO_LARGE}: {why}")
         except (RecordRefused, TypeError) as error:
             raise Rejected(f"the client cannot take the message: {error}") from None
