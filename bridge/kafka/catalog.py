@@ -130,8 +130,10 @@ class Catalog:
         """Creates a topic, and describes it. -1: the cluster's default. Raises DestinationError if it exists."""
         self._refuse_embedded()
         topic = NewTopic(name, partitions, replication_factor, config=dict(config))
-        made = self._admin.create_topics([topic], operation_timeout=_MAKING_S)
-        self._answer(made[name], wait_s=_MAKING_S)
+        made = self._admin.create_topics(
+            [topic], operation_timeout=_MAKING_S, request_timeout=_MAKING_S
+        )
+        self._answer(made[name])
         until_s = time.monotonic() + _MAKING_S
         while not (found := self.existing([name])) and time.monotonic() < until_s:
             time.sleep(_AGAIN_S)  # the node that was asked has not learnt of it yet
@@ -276,13 +278,12 @@ class Catalog:
                     raise
             time.sleep(_AGAIN_S)
 
-    def _answer(self, future: Future[_T], *, topic: str = "", wait_s: float = ANSWER_S) -> _T:
+    def _answer(self, future: Future[_T], *, topic: str = "") -> _T:
+        """topic: that the question is about, if it is about one. The question has a time-out of its own."""
         try:
-            return future.result(wait_s + 1)
+            return future.result()
         except KafkaException as error:
             raise self._failed(error, topic) from None
-        except TimeoutError:
-            raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
 
     def _no_such_topic(self, topic: str) -> NoSuchTopic:
         return NoSuchTopic(
