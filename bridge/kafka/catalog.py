@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -159,6 +160,8 @@ class Catalog:
             (at.topic, at.partition): int(self._answer(future, topic=at.topic).offset)
             for at, future in answers.items()
         }
+        if OFFSET_INVALID in found.values():  # so says the client where a leader was silent
+            raise Unanswered(f"{self._servers}: no answer from the leader of a partition")
         beyond = [place for place, offset in found.items() if offset < 0]
         return found | (self.offsets(beyond, "latest") if isinstance(when, int) else {})
 
