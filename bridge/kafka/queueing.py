@@ -24,7 +24,8 @@ Failure: TypeAlias = "tuple[bytes, bytes | None, bytes | None, int]"
 
 
 class RowProducer(Producer):
-    """The client's, and `put`. Not thread-safe: one thread puts. reports: whether `failures` may be called.
+    """The client's, and `put`. Not thread-safe: one thread puts. Never closed: it ends when nobody refers to it. reports:
+    whether `failures` may be called.
 
     queue_all: queues messages of a set of topics for the partitions that the client chooses, from an index of a list
     on; returns the index of the first that is not plain, or that the client refuses. None without reports, or if it
@@ -41,7 +42,7 @@ class RowProducer(Producer):
         self._put: Callable[..., int] | None = None
         self._keep: tuple[Callable[..., object], Callable[[object], object]] | None = None
         self.queue_all: Callable[[set[str], list[Any], int], int] | None = None
-        self._failures: Callable[[], list[Failure | None] | None] = _no_failures
+        self._failures: Callable[[], list[Failure | None] | None] = lambda: None
         if compiled is not None:
             settings = compiled.begin(settings, FAILURES if reports else NOTHING)
         super().__init__(settings, logger=logger)
@@ -80,17 +81,3 @@ class RowProducer(Producer):
         """The messages that failed since the last call, in order, whatever queued them. An entry None: some
         more failed, for which there was no memory. The client notes one before it reports it, or counts it as done."""
         return self._failures() or []
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self, *arguments: Any) -> Any:
-        """Ends it: nothing can be put after this."""
-        # And with them the queue, before the producer.
-        self._put = self._keep = self.queue_all = None
-        self._failures = _no_failures
-        return super().close(*arguments)
-
-
-def _no_failures() -> None:
-    """Failures are not collected."""
