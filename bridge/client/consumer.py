@@ -29,7 +29,7 @@ from bridge.client.received import Received, received
 from bridge.kafka.client import ALL_DOWN, away, made, words
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.error_table import Kind, ends_reading, kind_of, row_of
-from bridge.kafka.topic_names import is_topic_name
+from bridge.kafka.lane import is_topic_name
 
 if TYPE_CHECKING:
     from bridge.client.files.log_tap import LogTap

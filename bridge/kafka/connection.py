@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
 from bridge.errors import Unanswered
-from bridge.kafka.admission import Admission
+from bridge.kafka.admission import INVALID_TIMESTAMP, Admission
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
@@ -30,19 +30,17 @@ from bridge.kafka.client import (
     made,
     words,
 )
-from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, QUEUE_KBYTES, queue_kbytes_of
+from bridge.kafka.client_limits import MESSAGE_BYTES_MAX, QUEUE_KBYTES, queue_kbytes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Failed, Put
 from bridge.kafka.identity import Identity
-from bridge.kafka.lane import LaneKey, Refusal
-from bridge.kafka.message_rows import MessageRows
+from bridge.kafka.lane import LaneKey, Refusal, is_topic_name
+from bridge.kafka.messages import MessageRows
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
-from bridge.kafka.refused_times import INVALID_TIMESTAMP
 from bridge.kafka.stalls import Sent, any_up, connecting_to, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import CreateTopics, TopicCreation, impossible_name
-from bridge.kafka.topic_names import is_topic_name
 from bridge.kafka.topic_settings import TopicSettings
 
 _log = logging.getLogger("bridge.kafka")

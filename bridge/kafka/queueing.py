@@ -15,17 +15,24 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Producer
 
-from bridge.kafka.kept_values import VALUE_BYTES_MIN, Held
-from bridge.kafka.message_rows import MessageRows
+from bridge.kafka.messages import MessageRows
 from bridge.kafka.plugin import FAILURES, NOTHING, plugin
 
+VALUE_BYTES_MIN = 512  # on average: copying a shorter value costs less than keeping it (measured)
 Failure: TypeAlias = "tuple[bytes, bytes | None, bytes | None, int]"
 """Topic, value and key of a message, and the code of its error."""
 
 
+class Held:
+    """The values of a batch. release: gives them back. bytes: their size."""
+
+    def __init__(self, release: Callable[[], object], size: int) -> None:
+        self.release, self.bytes = release, size
+
+
 class RowProducer(Producer):
-    """The client's, and `put`. Not thread-safe: one thread puts. Never closed: it ends when nobody refers to it. reports:
-    whether `failures` may be called.
+    """The client's, and `put`. Not thread-safe: one thread puts. Never closed: it ends when nothing refers to it.
+    reports: whether `failures` may be called.
 
     queue_all: queues messages of a set of topics for the partitions that the client chooses, from an index of a list
     on; returns the index of the first that is not plain, or that the client refuses. None without reports, or if it

@@ -19,10 +19,9 @@ from aolog.errors import RecordRefused, UsageError
 from aolog.record import Headers
 from bridge.errors import Rejected, Unanswered
 from bridge.kafka.client import FIXED, words
-from bridge.kafka.client_queue import over_queue
+from bridge.kafka.client_limits import client_headers, over_queue
 from bridge.kafka.connection import Connection, Listener, Terms
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
-from bridge.kafka.headers import client_headers
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.settings import check
