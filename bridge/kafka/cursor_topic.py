@@ -121,10 +121,9 @@ class CursorTopic:
     def _create(self, admin: AdminClient) -> bool:
         """Whether this process created it: another bridge may have been faster."""
         topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
+        asked = admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)
         try:
-            admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[
-                self.name
-            ].result()
+            asked[self.name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._failure(error, "Create") from error
