@@ -1,4 +1,4 @@
-"""Messages: the records of a batch as a producer takes them, column by column. Pure but for its compiled half.
+"""Messages: the records of a batch as a producer takes them, column by column. Pure.
 
 An object a record, with a call or two each, costs more than producing it. So `_produce.c` makes the columns out of
 those of the frames, if it could be compiled, and the frames have nothing but times, keys, values and one topic each.
