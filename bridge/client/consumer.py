@@ -26,10 +26,10 @@ from bridge.client.heartbeat import Heartbeat, HeartbeatWatch, Silence, heartbea
 from bridge.client.positions import Positions
 from bridge.client.received import Received, received
 from bridge.client.signing import keys_of, verify
-from bridge.kafka.client import ALL_DOWN, away, ends_consumer, made, words
+from bridge.kafka.client import ALL_DOWN, away, made, words
 from bridge.kafka.consumed import Omissions
-from bridge.kafka.error_table import row_of
-from bridge.kafka.topic_names import is_topic_name
+from bridge.kafka.error_table import ends_reading, row_of
+from bridge.kafka.lane import is_topic_name
 
 if TYPE_CHECKING:
     from aolog.format.signature import Keys
@@ -233,7 +233,7 @@ class Consumer:
         code = error.name()
         if code == "_PARTITION_EOF":
             return None
-        if ends_consumer(error, resets=self._resets):
+        if ends_reading(code, resets=self._resets):
             return receive_failed(error)
         self.last_error = error.str()
         self._waiting.say(f"{code}: {self.last_error}")

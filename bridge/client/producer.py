@@ -24,9 +24,8 @@ from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender, make_heartbeat
 from bridge.client.signing import Sign, signer_of
 from bridge.kafka.client import ALL_DOWN, away, let_go, made
-from bridge.kafka.client_queue import over_queue, queue_kbytes_of
-from bridge.kafka.headers import client_headers
-from bridge.kafka.topic_names import is_topic_name
+from bridge.kafka.client_limits import client_headers, over_queue, queue_kbytes_of
+from bridge.kafka.lane import is_topic_name
 
 _log = logging.getLogger("bridge.client")
 _WAIT_S = 0.1  # a signal's handler runs so soon

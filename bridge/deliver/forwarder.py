@@ -26,7 +26,7 @@ from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import Status, done
 from bridge.deliver.transform import Transforms, View
 from bridge.errors import WrongSetting
-from bridge.kafka.topic_names import is_topic_name
+from bridge.kafka.lane import is_topic_name
 
 _RATE_S = 0.5  # the shortest time over which a rate is taken
 

@@ -13,7 +13,7 @@ from bridge.config.run_options import Poison
 from bridge.deliver.log_delivery import AT_LEAST_ONCE
 from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.waits import USUAL, Waits
-from bridge.kafka.client_queue import LOG_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUE_KBYTES
+from bridge.kafka.client_limits import LOG_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUE_KBYTES
 from bridge.kafka.connection import Terms
 from bridge.kafka.identity import Identity
 from bridge.kafka.topic_creation import CreateTopics

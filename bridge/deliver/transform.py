@@ -27,8 +27,7 @@ from aolog.write.validate import check_record
 from bridge.config.names import load_function
 from bridge.config.routing import FILTERED, Routing
 from bridge.kafka.error_table import TRANSFORM_FAILED
-from bridge.kafka.lane import Refusal
-from bridge.kafka.topic_names import is_topic_name
+from bridge.kafka.lane import Refusal, is_topic_name
 
 _log = logging.getLogger("bridge")
 _END: Any = object()  # after the last record that a transform returned

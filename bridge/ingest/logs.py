@@ -28,7 +28,7 @@ from aolog.record import Record
 from aolog.storage.storage import Storage
 from aolog.write.writer import Writer
 from bridge.ingest.bodies import Columns
-from bridge.kafka.topic_names import is_topic_name
+from bridge.kafka.lane import is_topic_name
 
 KEY_HEADER = "aolog-idempotency-key"  # a record may have a header of its own named idempotency-key
 KEYS_MAX = 100_000  # remembered for each log; the oldest are forgotten

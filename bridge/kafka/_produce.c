@@ -12,6 +12,7 @@
 #include "_failures.h"
 #include "_messages.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -419,38 +420,43 @@ failures_of(PyObject *module, PyObject *capsule)
 
 /* --- the module ---------------------------------------------------------------------------- */
 
+/* The client's functions, and where they are called through. */
+static const struct { const char *name; void *to; } functions[] = {
+    {"rd_kafka_producev", &producev},
+    {"rd_kafka_topic_new", &topic_new},
+    {"rd_kafka_topic_destroy", &topic_destroy},
+    {"rd_kafka_topic_name", &topic_name},
+    {"rd_kafka_conf_interceptor_add_on_new", &add_on_new},
+    {"rd_kafka_conf_interceptor_add_on_conf_destroy", &add_on_conf_destroy},
+    {"rd_kafka_interceptor_add_on_acknowledgement", &add_on_outcome},
+    {"rd_kafka_interceptor_add_on_consume", &add_on_consume},
+    {"rd_kafka_message_timestamp", &message_time},
+    {"rd_kafka_message_headers", &message_headers},
+    {"rd_kafka_message_errstr", &message_error},
+    {"rd_kafka_message_destroy", &message_destroy},
+    {"rd_kafka_header_get_all", &header_at},
+    {"rd_kafka_header_add", &header_add},
+    {"rd_kafka_headers_new", &headers_new},
+    {"rd_kafka_headers_copy", &headers_copy},
+    {"rd_kafka_headers_destroy", &headers_destroy},
+    {"rd_kafka_queue_get_consumer", &queue_of_consumer},
+    {"rd_kafka_consume_batch_queue", &consume_batch},
+    {"rd_kafka_queue_destroy", &queue_destroy},
+};
+
 static PyObject *
-bind(PyObject *module, PyObject *addresses)
+bind(PyObject *module, PyObject *handle)
 {
-    void *found[20];
+    void *client = PyLong_AsVoidPtr(handle);
     (void)module;
-    for (int i = 0; i < 20; i++) {
-        PyObject *address = PyTuple_GetItem(addresses, i);
-        found[i] = address == NULL ? NULL : PyLong_AsVoidPtr(address);
-        if (PyErr_Occurred())
-            return NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0] && !PyErr_Occurred(); i++) {
+        void *found = dlsym(client, functions[i].name);
+        if (found == NULL)
+            PyErr_Format(PyExc_AttributeError, "the client has no %s", functions[i].name);
+        else
+            memcpy(functions[i].to, &found, sizeof found);
     }
-    producev = (Producev)found[0];
-    topic_new = (TopicNew)found[1];
-    topic_destroy = (TopicDestroy)found[2];
-    add_on_new = (AddOnNew)found[3];
-    topic_name = (TopicName)found[4];
-    add_on_outcome = (AddOnOutcome)found[5];
-    add_on_conf_destroy = (AddOnConfDestroy)found[6];
-    message_time = (MessageTime)found[7];
-    message_headers = (MessageHeaders)found[8];
-    add_on_consume = (AddOnConsume)found[9];
-    message_error = (MessageError)found[10];
-    message_destroy = (MessageDestroy)found[11];
-    header_at = (HeaderAt)found[12];
-    headers_copy = (HeadersCopy)found[13];
-    headers_destroy = (HeadersDestroy)found[14];
-    queue_of_consumer = (QueueOfConsumer)found[15];
-    consume_batch = (ConsumeBatch)found[16];
-    queue_destroy = (QueueDestroy)found[17];
-    headers_new = (HeadersNew)found[18];
-    header_add = (HeaderAdd)found[19];
-    Py_RETURN_NONE;
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *
@@ -564,7 +570,7 @@ numbered(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"bind", bind, METH_VARARGS, "Where librdkafka's functions are: see queueing.py."},
+    {"bind", bind, METH_O, "Finds librdkafka's functions. Takes the handle of its library, as dlopen returns it."},
     {"begin", begin, METH_O,
      "This thread is about to make a client. Takes what is to be collected: 1: failures, 2: arrivals, 0: neither."},
     {"queue", queue_of, METH_NOARGS,

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -39,10 +40,9 @@ from bridge.kafka.client import (
     broker_of,
     consumer,
     group_protocol,
-    passes,
     words,
 )
-from bridge.kafka.error_table import UNKNOWN_TOPIC
+from bridge.kafka.error_table import UNKNOWN_TOPIC, Fault, kind_of
 
 When: TypeAlias = Literal["earliest", "latest"] | int
 Place: TypeAlias = tuple[str, int]  # topic and partition
@@ -132,8 +132,10 @@ class Catalog:
         """Creates a topic, and describes it. -1: the cluster's default. Raises DestinationError if it exists."""
         self._refuse_embedded()
         topic = NewTopic(name, partitions, replication_factor, config=dict(config))
-        made = self._admin.create_topics([topic], operation_timeout=_MAKING_S)
-        self._answer(made[name], wait_s=_MAKING_S)
+        made = self._admin.create_topics(
+            [topic], operation_timeout=_MAKING_S, request_timeout=_MAKING_S
+        )
+        self._answer(made[name])
         until_s = time.monotonic() + _MAKING_S
         while not (found := self.existing([name])) and time.monotonic() < until_s:
             time.sleep(_AGAIN_S)  # the node that was asked has not learnt of it yet
@@ -159,6 +161,8 @@ class Catalog:
             (at.topic, at.partition): int(self._answer(future, topic=at.topic).offset)
             for at, future in answers.items()
         }
+        if OFFSET_INVALID in found.values():  # so says the client where a leader was silent
+            raise Unanswered(f"{self._servers}: no answer from the leader of a partition")
         beyond = [place for place, offset in found.items() if offset < 0]
         return found | (self.offsets(beyond, "latest") if isinstance(when, int) else {})
 
@@ -279,13 +283,12 @@ class Catalog:
                     raise
             time.sleep(_AGAIN_S)
 
-    def _answer(self, future: Future[_T], *, topic: str = "", wait_s: float = ANSWER_S) -> _T:
+    def _answer(self, future: Future[_T], *, topic: str = "") -> _T:
+        """topic: that the question is about, if it is about one. The question has a time-out of its own."""
         try:
-            return future.result(wait_s + 1)
+            return future.result()
         except KafkaException as error:
             raise self._failed(error, topic) from None
-        except TimeoutError:
-            raise Unanswered(f"{self._servers} did not answer within {wait_s:g} s") from None
 
     def _no_such_topic(self, topic: str) -> NoSuchTopic:
         return NoSuchTopic(
@@ -297,7 +300,8 @@ class Catalog:
         if topic and error.args[0].name() == UNKNOWN_TOPIC:
             return self._no_such_topic(topic)
         reason: KafkaError = error.args[0]
-        kind = Unanswered if passes(reason) or reason.code() == _NO_LEADER else DestinationError
+        waits = kind_of(reason.name()).fault is Fault.CLUSTER or reason.code() == _NO_LEADER
+        kind = Unanswered if waits else DestinationError
         self._admin.poll(_REASONS_S)
         if kind is Unanswered and self._away is not None:
             hint = "check the address; and security.protocol, if the listener expects SASL or TLS"

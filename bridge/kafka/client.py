@@ -25,7 +25,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from aolog.errors import StorageFailed
-from bridge.kafka.error_table import Fault, ends_reading, kind_of
 
 _Client = TypeVar("_Client")
 _Consumer = TypeVar("_Consumer", bound=Consumer)
@@ -130,9 +129,6 @@ def _closed_at_once(line: str) -> str | None:
 
 class ToldToStop(Exception):
     """The caller gave up because it is to stop: nothing failed."""
-
-    def __init__(self) -> None:
-        super().__init__("told to stop")
 
 
 def made(
@@ -246,16 +242,6 @@ def let_go(producer: Producer) -> bool:
 def lacking(right: str, topic: str, purpose: str) -> str:
     """The text for a missing right. right: Kafka's name. purpose: why the bridge needs it."""
     return f"the right {right} on topic {topic!r} is missing: {purpose}"
-
-
-def passes(error: KafkaError) -> bool:
-    """Whether the question may be asked again: the cluster cannot answer it now."""
-    return kind_of(error.name()).fault is Fault.CLUSTER or (error.retriable() and not error.fatal())
-
-
-def ends_consumer(error: KafkaError, *, resets: bool) -> bool:
-    """Whether a consumer reports the error to its caller, see ends_reading; it waits out every other one."""
-    return error.fatal() or ends_reading(error.name(), resets=resets)
 
 
 def words(error: Exception) -> str:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # not said so
 
 from bridge.errors import Unanswered
-from bridge.kafka.admission import Admission
+from bridge.kafka.admission import INVALID_TIMESTAMP, Admission
 from bridge.kafka.client import (
     ALL_DOWN,
     ANSWER_S,
@@ -30,19 +30,17 @@ from bridge.kafka.client import (
     made,
     words,
 )
-from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, QUEUE_KBYTES, queue_kbytes_of
+from bridge.kafka.client_limits import MESSAGE_BYTES_MAX, QUEUE_KBYTES, queue_kbytes_of
 from bridge.kafka.error_table import Kind, advice, kind_of
 from bridge.kafka.events import Failed, Put
 from bridge.kafka.identity import Identity
-from bridge.kafka.lane import LaneKey, Refusal
-from bridge.kafka.message_rows import MessageRows
+from bridge.kafka.lane import LaneKey, Refusal, is_topic_name
+from bridge.kafka.messages import MessageRows
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.read_back import ReadBack
-from bridge.kafka.refused_times import INVALID_TIMESTAMP
 from bridge.kafka.stalls import Sent, any_up, connecting_to, lanes_of
 from bridge.kafka.telemetry import note_brokers
 from bridge.kafka.topic_creation import CreateTopics, TopicCreation, impossible_name
-from bridge.kafka.topic_names import is_topic_name
 from bridge.kafka.topic_settings import TopicSettings
 
 _log = logging.getLogger("bridge.kafka")
@@ -108,11 +106,11 @@ class Connection:
         self._batch_bytes = int(self.settings.get("batch.size", BATCH_BYTES))
         names = ("compression.type", "compression.codec")
         codecs = {str(self.settings.get(name, "none")) for name in names}
-        self._queue_kbytes = queue_kbytes_of(self.settings)
+        self.queue_kbytes = queue_kbytes_of(self.settings)
         # Judges records before they are sent; at first by the client's settings alone.
         self.admission = Admission(
             int(self.settings.get("message.max.bytes", MESSAGE_BYTES_MAX)),
-            self._queue_kbytes,
+            self.queue_kbytes,
             compresses=codecs != {"none"},
         )
         self.topic_settings = TopicSettings(self.settings, self.admission)
@@ -137,7 +135,6 @@ class Connection:
         """Makes a new client, which connects in the background. fixed: settings that no user's replaces. reports:
         see RowProducer."""
         self.close()
-        self.retire()
         self._asked_twice = self._was_up = False
         self._queued = 0
         self._made_s = time.monotonic()
@@ -145,7 +142,7 @@ class Connection:
             partial(RowProducer, reports=reports),
             {
                 **DEFAULTS,
-                QUEUE_KBYTES: self._queue_kbytes,
+                QUEUE_KBYTES: self.queue_kbytes,
                 **self.settings,
                 "batch.size": self._batch_bytes,
                 "statistics.interval.ms": 1_000,
@@ -341,9 +338,10 @@ class Connection:
         found: TopicMetadata = answer.topics[topic]
         return found
 
-    def reader(self, give_up: Callable[[], bool]) -> ReadBack:
-        """Reads partitions. give_up: asked now and then. Close it."""
+    def reader(self, give_up: Callable[[], bool], lane_answer_s: float | None = None) -> ReadBack:
+        """Reads partitions. give_up: asked now and then. lane_answer_s: see ReadBack. Close it."""
         terms = self._terms
         return ReadBack(
-            self.settings, give_up, self.identity, reads=terms.reads_back, answer_s=terms.answer_s
-        )
+            self.settings, give_up, self.identity,
+            reads=terms.reads_back, answer_s=terms.answer_s, lane_answer_s=lane_answer_s,
+        )  # fmt: skip  # one call

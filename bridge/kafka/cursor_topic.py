@@ -121,27 +121,22 @@ class CursorTopic:
     def _create(self, admin: AdminClient) -> bool:
         """Whether this process created it: another bridge may have been faster."""
         topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
+        asked = admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)
         try:
-            admin.create_topics([topic], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[
-                self.name
-            ].result(ANSWER_S * 2)
+            asked[self.name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._failure(error, "Create") from error
             return False
-        except TimeoutError as error:
-            raise Unanswered(f"no answer to the creation of topic {self.name!r}") from error
         return True
 
     def _policy(self, admin: AdminClient) -> str:
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name)
         try:
             asked = admin.describe_configs([resource], request_timeout=ANSWER_S)
-            return str(asked[resource].result(ANSWER_S * 2)["cleanup.policy"].value)
+            return str(asked[resource].result()["cleanup.policy"].value)
         except KafkaException as error:
             raise self._failure(error, "DescribeConfigs") from error
-        except TimeoutError as error:
-            raise Unanswered(f"no answer for the settings of {self.name!r}") from error
 
     def _failure(self, error: KafkaException, right: str) -> Exception:
         """right: the one that the call needs."""

@@ -120,21 +120,17 @@ class EmbeddedBroker:
         addresses: bytes = self._lib.rd_kafka_mock_cluster_bootstraps(self._cluster)
         self.bootstrap_servers = addresses.decode("ascii")
 
-    def set_down(self, broker_id: int | None = None) -> None:
-        """Cut all connections to the broker (None: to every broker) and refuse new ones. No effect on one that is
+    def set_down(self, broker_id: int = _ALL_BROKERS) -> None:
+        """Cut all connections to the broker (by default to every broker) and refuse new ones. No effect on one that is
         down. It keeps what it has stored, and stays the leader of its partitions. A request whose answer was held
         back by `set_rtt_ms` has been carried out: `set_down` during a long round trip makes the doubtful case,
         stored and never acknowledged. Raises EmbeddedBrokerRefused."""
-        self._command(
-            "rd_kafka_mock_broker_set_down", _ALL_BROKERS if broker_id is None else broker_id
-        )
+        self._command("rd_kafka_mock_broker_set_down", broker_id)
 
-    def set_up(self, broker_id: int | None = None) -> None:
+    def set_up(self, broker_id: int = _ALL_BROKERS) -> None:
         """Listen again, on the same port; clients reconnect after their own reconnect.backoff. No effect on a broker
         that is up. Raises EmbeddedBrokerRefused."""
-        self._command(
-            "rd_kafka_mock_broker_set_up", _ALL_BROKERS if broker_id is None else broker_id
-        )
+        self._command("rd_kafka_mock_broker_set_up", broker_id)
 
     def set_rtt_ms(self, ms: int) -> None:
         """Hold back every answer of every broker for `ms` milliseconds from when it was ready, also those that wait
@@ -214,15 +210,10 @@ def _new_handle(lib: ctypes.CDLL) -> int:
     return handle
 
 
-def _extension_path() -> str:
-    """The file of confluent-kafka's extension module, which depends on librdkafka."""
-    return str(importlib.import_module("confluent_kafka.cimpl").__file__)
-
-
 @functools.cache
 def library() -> ctypes.CDLL:
     """The librdkafka that is loaded in this process, with every prototype declared."""
-    path = _extension_path()
+    path = str(importlib.import_module("confluent_kafka.cimpl").__file__)
     lib = ctypes.CDLL(path)
     for name, (result, arguments) in _PROTOTYPES.items():
         function = getattr(lib, name, None)

@@ -37,47 +37,29 @@ class Fault(Enum):
     OURS = "ours"
 
 
-class Reading(Enum):
-    """What a consumer does about an error."""
-
-    RAISES = "its caller has to act"
-    WAITS = "it ends by itself"
-    RESETS = "it goes on at another offset, if auto.offset.reset says so; otherwise it raises"
-
-
 class Kind(Enum):
-    """What an error concerns: whose fault it is, what a consumer does about it, and what happened."""
+    """What an error concerns: whose fault it is, and what happened."""
 
-    POISON = Fault.RECORD, Reading.RAISES, "the record will never be taken"
-    NEIGHBOUR = Fault.RECORD, Reading.RAISES, "another record of the request was refused"
-    TOPIC_MISSING = Fault.CONFIGURATION, Reading.WAITS, "there is no such topic or partition"
-    TOPIC_FORBIDDEN = Fault.CONFIGURATION, Reading.RAISES, "the topic may not be used"
-    LOCKED_OUT = Fault.CONFIGURATION, Reading.RAISES, "the cluster does not let the bridge in"
-    NO_TRANSACTIONS = Fault.CONFIGURATION, Reading.RAISES, "the cluster has no transactions"
-    TRANSACTION_SETTING = (
-        Fault.CONFIGURATION,
-        Reading.RAISES,
-        "it refuses transactions as asked for",
-    )
-    SETTING = Fault.CONFIGURATION, Reading.RAISES, "the cluster does not take a setting"
-    OFFSET_GONE = Fault.CONFIGURATION, Reading.RESETS, "the partition does not have the offset"
-    UNREACHABLE = Fault.CLUSTER, Reading.WAITS, "a broker cannot be reached"
-    UNANSWERED = Fault.CLUSTER, Reading.WAITS, "a call was not answered in time: it is asked again"
-    WAITING = Fault.CLUSTER, Reading.WAITS, "the cluster cannot do it now"
-    FENCED = Fault.OURS, Reading.RAISES, "another producer has taken over"
-    CONSEQUENCE = Fault.OURS, Reading.WAITS, "it follows from another error, which is reported, too"
-    REJOINS = Fault.OURS, Reading.WAITS, "the consumer joins its group again, by itself"
-    FAULT = Fault.OURS, Reading.RAISES, "the bridge or its client made a mistake"
+    POISON = Fault.RECORD, "the record will never be taken"
+    NEIGHBOUR = Fault.RECORD, "another record of the request was refused"
+    TOPIC_MISSING = Fault.CONFIGURATION, "there is no such topic or partition"
+    TOPIC_FORBIDDEN = Fault.CONFIGURATION, "the topic may not be used"
+    LOCKED_OUT = Fault.CONFIGURATION, "the cluster does not let the bridge in"
+    NO_TRANSACTIONS = Fault.CONFIGURATION, "the cluster has no transactions"
+    TRANSACTION_SETTING = Fault.CONFIGURATION, "it refuses transactions as asked for"
+    SETTING = Fault.CONFIGURATION, "the cluster does not take a setting"
+    OFFSET_GONE = Fault.CONFIGURATION, "the partition does not have the offset"
+    UNANSWERED = Fault.CLUSTER, "a call was not answered in time: it is asked again"
+    WAITING = Fault.CLUSTER, "the cluster cannot do it now"
+    FENCED = Fault.OURS, "another producer has taken over"
+    CONSEQUENCE = Fault.OURS, "it follows from another error, which is reported, too"
+    REJOINS = Fault.OURS, "the consumer joins its group again, by itself"
+    FAULT = Fault.OURS, "the bridge or its client made a mistake"
 
     @property
     def fault(self) -> Fault:
         """Whose fault it is."""
         return self.value[0]
-
-    @property
-    def reading(self) -> Reading:
-        """What a consumer does about it: JSON clients and pull."""
-        return self.value[1]
 
 
 class Row(NamedTuple):
@@ -89,8 +71,6 @@ class Row(NamedTuple):
 
 
 _NOTHING = "nothing; it goes on by itself"
-_REPORT = "report it, with the log"
-_CREDENTIALS = "check the user, the password and the mechanism"
 _ROWS: list[tuple[str, Row]] = []
 
 
@@ -143,13 +123,11 @@ _rows("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", Kind.LOCKED_OUT,
 _rows("GROUP_AUTHORIZATION_FAILED", Kind.LOCKED_OUT, "the bridge has no right to the group",
       "grant Read on the group")  # fmt: skip  # as above
 _rows("SASL_AUTHENTICATION_FAILED _AUTHENTICATION UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE"
-      " SECURITY_DISABLED", Kind.LOCKED_OUT, "the cluster does not accept the credentials",
-      _CREDENTIALS)  # fmt: skip  # as above
-_rows("DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH"
+      " SECURITY_DISABLED DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH"
       " DELEGATION_TOKEN_REQUEST_NOT_ALLOWED DELEGATION_TOKEN_AUTHORIZATION_FAILED"
       " DELEGATION_TOKEN_EXPIRED INVALID_PRINCIPAL_TYPE PRINCIPAL_DESERIALIZATION_FAILURE"
       " UNACCEPTABLE_CREDENTIAL", Kind.LOCKED_OUT, "the cluster does not accept the credentials",
-      _CREDENTIALS)  # fmt: skip  # as above
+      "check the user, the password and the mechanism")  # fmt: skip  # as above
 _rows("_SSL", Kind.LOCKED_OUT, "TLS failed",
       "check security.protocol, ssl.ca.location, and that the broker's certificate names the host that the"
       " bridge connects to")  # fmt: skip  # as above
@@ -179,7 +157,7 @@ _rows("_AUTO_OFFSET_RESET OFFSET_OUT_OF_RANGE", Kind.OFFSET_GONE,
 
 # --- the cluster's --------------------------------------------------------------------------
 
-_rows("_TRANSPORT _RESOLVE", Kind.UNREACHABLE, "a broker cannot be reached",
+_rows("_TRANSPORT _RESOLVE", Kind.WAITING, "a broker cannot be reached",
       "check the address, the network and the broker")  # fmt: skip  # as above
 _rows("_ALL_BROKERS_DOWN _UNKNOWN_BROKER BROKER_NOT_AVAILABLE NETWORK_EXCEPTION _FAIL"
       " _NODE_UPDATE REBOOTSTRAP_REQUIRED", Kind.WAITING, "no broker can be reached",
@@ -230,7 +208,7 @@ _rows("_BAD_MSG _BAD_COMPRESSION _CRIT_SYS_RESOURCE _QUEUE_FULL _UNKNOWN_PROTOCO
       " _VALUE_DESERIALIZATION _READ_ONLY _NOENT _UNDERFLOW _INVALID_TYPE _APPLICATION"
       " INVALID_MSG_SIZE INVALID_REQUIRED_ACKS INVALID_REQUEST RESOURCE_NOT_FOUND"
       " DUPLICATE_RESOURCE", Kind.FAULT,
-      "the bridge or its client made a mistake", _REPORT)  # fmt: skip  # as above
+      "the bridge or its client made a mistake", "report it, with the log")  # fmt: skip  # as above
 _rows("_ASSIGN_PARTITIONS _REVOKE_PARTITIONS _MAX_POLL_EXCEEDED _ASSIGNMENT_LOST ILLEGAL_GENERATION"
       " UNKNOWN_MEMBER_ID REBALANCE_IN_PROGRESS FETCH_SESSION_ID_NOT_FOUND"
       " INVALID_FETCH_SESSION_EPOCH MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED FENCED_MEMBER_EPOCH"
@@ -280,10 +258,13 @@ def advice(code: str) -> str:
 
 
 _FATAL = "_FATAL"  # of a consumer whose client ended: the error's own code is in its text
+_WAITED_OUT = {Kind.TOPIC_MISSING, Kind.UNANSWERED, Kind.WAITING, Kind.CONSEQUENCE, Kind.REJOINS}
 
 
 def ends_reading(code: str, *, resets: bool) -> bool:
-    """Whether a consumer reports the error to its caller; it waits out every other one. resets: whether it
-    goes on at another offset, by auto.offset.reset, where one is gone."""
-    reading = kind_of(code).reading
-    return code == _FATAL or reading is Reading.RAISES or (reading is Reading.RESETS and not resets)
+    """Whether a consumer (of JSON clients, or of pull) reports the error to its caller; it waits out every other one.
+    resets: whether it goes on at another offset, by auto.offset.reset, where one is gone."""
+    kind = kind_of(code)
+    if kind is Kind.OFFSET_GONE:
+        return not resets
+    return code == _FATAL or kind not in _WAITED_OUT

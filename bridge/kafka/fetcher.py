@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.errors import DestinationError
 from bridge.kafka.catalog import Place
-from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, ends_consumer, group_protocol, words
-from bridge.kafka.error_table import Kind, kind_of
+from bridge.kafka.client import ALL_DOWN, DEFAULTS, consumer, group_protocol, words
+from bridge.kafka.error_table import Kind, ends_reading, kind_of
 from bridge.kafka.runs import ColumnConsumer, Run
 
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 -- a public name
@@ -146,7 +146,7 @@ class Fetcher:
                 found.out_of_range.append(place)
             elif self._groupless and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 continue  # the client asks for a coordinator that nothing here needs
-            elif ends_consumer(error, resets=True):
+            elif ends_reading(error.name(), resets=True):
                 raise DestinationError(words(KafkaException(error)))
             else:
                 self._away = error.str()

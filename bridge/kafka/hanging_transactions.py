@@ -48,10 +48,7 @@ class HangingTransactions:
     settings: dict[str, Any]
     give_up: Callable[[], bool]  # asked now and then
     name: CursorName
-    others_max_s: float = OTHERS_MAX_S  # how long other producers' transactions are waited for
-    _skipped: dict[LaneKey, int] = field(
-        default_factory=dict
-    )  # where a foreign transaction stayed open
+    _skipped: dict[LaneKey, int] = field(default_factory=dict)  # where others' stayed open
 
     def end_in_cursor_topic(self, producer: Producer, topic: str, known: int) -> bool:
         """Ends this log's open transaction there; whether there was one. A producer that ended one must not be used
@@ -82,7 +79,7 @@ class HangingTransactions:
         """The first message of each open transaction there that is `ours`. Raises Unanswered."""
         cluster = Catalog(str(self.settings.get("bootstrap.servers")), self.settings)
         ends = _ends(cluster, lanes)
-        until_s = time.monotonic() + self.others_max_s
+        until_s = time.monotonic() + OTHERS_MAX_S
         found: list[Message] = []
         foreign: dict[LaneKey, int] = {}
         while True:

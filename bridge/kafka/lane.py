@@ -1,18 +1,31 @@
-"""Lanes, and why a lane or a record is refused: shared by this room and delivery. Pure.
+"""Topics and lanes, and why a lane or a record is refused: shared by this room and delivery. Pure.
 
 A lane is the records of a log that go to one partition.
 """
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from aolog.write.validate import TOPIC_NAME
 from bridge.kafka.error_table import Fault, kind_of
 
 LaneKey: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 NO_PARTITION = -1  # the lane in which a topic's records wait until its partitions are known
+_NO_TOPICS = {".", ".."}
+_INTERNAL = {
+    "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
+}  # fmt: skip  # a table
+
+
+@lru_cache
+def is_topic_name(name: str) -> bool:
+    """Whether records may go to a topic of this name. Kafka reserves some."""
+    return re.fullmatch(TOPIC_NAME, name) is not None and name not in _NO_TOPICS | _INTERNAL
 
 
 def lane_name(key: LaneKey) -> str:

@@ -2,23 +2,29 @@
 
 An object a record, with a call or two each, costs more than producing it. So `_produce.c` makes the columns out of
 those of the frames, if it could be compiled, and the frames have nothing but times, keys, values and one topic each.
-Otherwise they are made of records. message_rows.py passes them to the client.
+Otherwise they are made of records.
+
+`MessageRows` are some messages of a batch, one after the other, as the client takes them. The compiled half of
+queueing.py reads their columns. Without it each is the arguments of one call of the client's, made when it is needed:
+keeping thousands slows the garbage collector.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from operator import attrgetter
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from aolog import Record
 from aolog.format.columns import BinaryColumn, lone
 from aolog.format.native.speed import Rows, binary
-from aolog.format.origin import HEADER_NAME, stamp_in
+from aolog.format.origin import HEADER_NAME, STAMP, stamp_in
 from aolog.read.batch import Batch, RecordFrame
+from bridge.kafka.lane import LaneKey
 from bridge.kafka.plugin import plugin
 from bridge.kafka.stamp import digest, encode_stamp
 
@@ -141,3 +147,39 @@ def _of_records(records: Iterable[Record], source: bytes, epoch: int) -> Message
         b"".join(stamps),
         all_headers,
     )
+
+
+Callback: TypeAlias = "Callable[..., None] | None"
+"""What the client calls when the record has arrived, or failed."""
+
+
+@dataclass(slots=True)
+class MessageRows:
+    """The messages in [at, end). lanes, callbacks: of all of the batch; callbacks is None: no message has one."""
+
+    messages: Messages
+    lanes: list[LaneKey]
+    at: int  # the next one
+    end: int
+    callbacks: list[Callback] | None
+    # The address of each lane's last record, if that has a callback: then values need not be copied.
+    last: dict[LaneKey, int] | None = None
+    is_kept: bool = False  # the client reads the values where they are, see KeptValues
+
+    def columns(self) -> tuple[Any, ...] | None:
+        """What the compiled half takes before the range; None if it cannot."""
+        _, _, keys, values, _, times_ms, stamps, headers, _ = self.messages
+        if headers is not None:
+            return None
+        stamped = HEADER_NAME, STAMP.size, stamps
+        return self.lanes, values, keys, self.callbacks, times_ms, stamped
+
+    def call(self, i: int) -> tuple[Any, ...]:
+        """The arguments of the client's `produce` for the message at i: topic, value, key, partition, callback, None,
+        milliseconds, headers."""
+        messages, (topic, partition), callbacks = self.messages, self.lanes[i], self.callbacks
+        callback = None if callbacks is None else callbacks[i]
+        headers = messages.headers
+        sent = [(HEADER_NAME, messages.stamp(i))] if headers is None else headers[i]
+        key, time_ms = messages.keys[i], messages.times_ms[i]
+        return topic, messages.value(i), key, partition, callback, None, time_ms, sent

@@ -19,15 +19,6 @@ from bridge.kafka.client import made
 
 _log = logging.getLogger("bridge.kafka")
 _PLUGINS = "plugin.library.paths"
-_FUNCTIONS = (
-    "rd_kafka_producev", "rd_kafka_topic_new", "rd_kafka_topic_destroy",
-    "rd_kafka_conf_interceptor_add_on_new", "rd_kafka_topic_name",
-    "rd_kafka_interceptor_add_on_acknowledgement", "rd_kafka_conf_interceptor_add_on_conf_destroy",
-    "rd_kafka_message_timestamp", "rd_kafka_message_headers", "rd_kafka_interceptor_add_on_consume",
-    "rd_kafka_message_errstr", "rd_kafka_message_destroy", "rd_kafka_header_get_all", "rd_kafka_headers_copy",
-    "rd_kafka_headers_destroy", "rd_kafka_queue_get_consumer", "rd_kafka_consume_batch_queue", "rd_kafka_queue_destroy",
-    "rd_kafka_headers_new", "rd_kafka_header_add",
-)  # fmt: skip  # in the order in which the compiled half takes them
 NOTHING, FAILURES, ARRIVALS = range(3)  # what is to be collected
 
 
@@ -53,8 +44,7 @@ def plugin() -> Plugin | None:
     try:
         half: Any = importlib.import_module("bridge.kafka._produce")  # may be missing
         client = ctypes.CDLL(importlib.import_module("confluent_kafka.cimpl").__file__)
-        addresses = (ctypes.cast(getattr(client, name), ctypes.c_void_p) for name in _FUNCTIONS)
-        half.bind(*(address.value for address in addresses))
+        half.bind(client._handle)  # noqa: SLF001 -- documented by ctypes
         found = Plugin(half, str(half.__file__))
         made(Producer, found.begin({"log_level": 0}))
         return found if half.queue() is not None else None

@@ -15,9 +15,9 @@ from bridge.kafka.client import FIXED
 from bridge.kafka.connection import USUAL_TERMS, Connection, Listener, Terms
 from bridge.kafka.error_table import Kind, kind_of
 from bridge.kafka.events import Delivered, Failed, KafkaEvent, Put, with_names
-from bridge.kafka.kept_values import KeptValues
 from bridge.kafka.lane import LaneKey
-from bridge.kafka.message_rows import Callback, MessageRows
+from bridge.kafka.messages import Callback, MessageRows
+from bridge.kafka.queueing import Held
 
 _NAME_WAIT_S = 1.0  # ends with the first report that names a lane
 NAME_POLL_S = 0.05
@@ -130,3 +130,57 @@ class IdempotentProducer:
 
     def _other_cluster(self) -> None:
         self._events.append(Failed("another cluster answers"))
+
+
+class KeptValues:
+    """Values that the client reads where they are, in the batch, so that none is copied. Of one connection after the
+    other. Not thread-safe. bytes_max: more is copied. So a lane that takes nothing, while others do, costs no more than
+    this in addition to what is in flight.
+
+    The client may read a value until its message is answered for. It answers for the messages of a lane in order, so a
+    batch can go once each of its lanes has an acknowledgement of its last record. When the connection ends, they can go
+    if the client has answered for all of its messages, or has ended. Whatever is dropped in another way stays in
+    memory for good: that is a leak, but no record ever arrives with other bytes.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.bytes = 0
+        # With the last address of each lane that is not acknowledged.
+        self._batches: list[tuple[Held, dict[LaneKey, int]]] = []
+
+    @property
+    def room(self) -> int:
+        """How many more bytes may be kept."""
+        return self._bytes_max - self.bytes
+
+    def add(self, held: Held, last: dict[LaneKey, int]) -> None:
+        """These values are about to be queued. last: the address of each lane's last record."""
+        self._batches.append((held, last))
+        self.bytes += held.bytes
+
+    def acknowledged(self, lane: LaneKey, address: int) -> None:
+        """The client has answered for all records of the lane up to this one."""
+        is_over = False
+        for _, last in self._batches:
+            if last.get(lane, address + 1) <= address:
+                del last[lane]
+                is_over = is_over or not last
+        if is_over:
+            over = [held for held, last in self._batches if not last]
+            self._batches = [batch for batch in self._batches if batch[1]]
+            self._release(over)
+
+    def end(self, *, answered: bool) -> None:
+        """The connection has ended. answered: whether the client reads no value any more."""
+        held = [held for held, _ in self._batches]
+        self._batches = []
+        if answered:
+            self._release(held)
+        else:
+            self.bytes = 0
+
+    def _release(self, batches: list[Held]) -> None:
+        for held in batches:
+            self.bytes -= held.bytes
+            held.release()

@@ -15,16 +15,24 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import Producer
 
-from bridge.kafka.kept_values import VALUE_BYTES_MIN, Held
-from bridge.kafka.message_rows import MessageRows
+from bridge.kafka.messages import MessageRows
 from bridge.kafka.plugin import FAILURES, NOTHING, plugin
 
+VALUE_BYTES_MIN = 512  # on average: copying a shorter value costs less than keeping it (measured)
 Failure: TypeAlias = "tuple[bytes, bytes | None, bytes | None, int]"
 """Topic, value and key of a message, and the code of its error."""
 
 
+class Held:
+    """The values of a batch. release: gives them back. bytes: their size."""
+
+    def __init__(self, release: Callable[[], object], size: int) -> None:
+        self.release, self.bytes = release, size
+
+
 class RowProducer(Producer):
-    """The client's, and `put`. Not thread-safe: one thread puts. reports: whether `failures` may be called.
+    """The client's, and `put`. Not thread-safe: one thread puts. Never closed: it ends when nothing refers to it.
+    reports: whether `failures` may be called.
 
     queue_all: queues messages of a set of topics for the partitions that the client chooses, from an index of a list
     on; returns the index of the first that is not plain, or that the client refuses. None without reports, or if it
@@ -41,7 +49,7 @@ class RowProducer(Producer):
         self._put: Callable[..., int] | None = None
         self._keep: tuple[Callable[..., object], Callable[[object], object]] | None = None
         self.queue_all: Callable[[set[str], list[Any], int], int] | None = None
-        self._failures: Callable[[], list[Failure | None] | None] = _no_failures
+        self._failures: Callable[[], list[Failure | None] | None] = lambda: None
         if compiled is not None:
             settings = compiled.begin(settings, FAILURES if reports else NOTHING)
         super().__init__(settings, logger=logger)
@@ -80,17 +88,3 @@ class RowProducer(Producer):
         """The messages that failed since the last call, in order, whatever queued them. An entry None: some
         more failed, for which there was no memory. The client notes one before it reports it, or counts it as done."""
         return self._failures() or []
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self, *arguments: Any) -> Any:
-        """Ends it: nothing can be put after this."""
-        # And with them the queue, before the producer.
-        self._put = self._keep = self.queue_all = None
-        self._failures = _no_failures
-        return super().close(*arguments)
-
-
-def _no_failures() -> None:
-    """Failures are not collected."""

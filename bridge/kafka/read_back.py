@@ -56,9 +56,11 @@ class ReadBack:
         purpose: str = _PURPOSE,  # of the right Read, for the error if it is missing
         committed: bool = False,  # a partition then ends where the first open transaction begins
         answer_s: float = ANSWER_S,  # how long the cluster may take
+        lane_answer_s: float | None = None,  # and a partition, for its ends; None: as the cluster
     ) -> None:
         self.reads = reads
         self._answer_s = answer_s
+        self._lane_s = lane_answer_s or answer_s
         self._purpose = purpose
         self._give_up = give_up
         self._identity = identity or Identity()
@@ -119,14 +121,14 @@ class ReadBack:
             if str(found.topic_id) != _NO_ID
         }
 
-    def ends(self, lane: LaneKey, answer_s: float | None = None) -> tuple[int, int]:
-        """(first offset, offset after the last). answer_s: how long to wait for them; None: the usual. Raises
-        Unanswered, ToldToStop, and ReadForbidden if the right Read is missing."""
+    def ends(self, lane: LaneKey) -> tuple[int, int]:
+        """(first offset, offset after the last). Raises Unanswered, ToldToStop, and ReadForbidden if the right Read
+        is missing."""
         if self._give_up():
             raise ToldToStop
-        timeout_s = self._answer_s if answer_s is None else answer_s
+        at = TopicPartition(*lane)
         try:
-            found = self._consumer.get_watermark_offsets(TopicPartition(*lane), timeout=timeout_s)
+            found = self._consumer.get_watermark_offsets(at, timeout=self._lane_s)
         except KafkaException as error:
             self._check(error.args[0], lane[0])
             raise self._no_answer(lane, words(error)) from error
@@ -143,11 +145,10 @@ class ReadBack:
             ) as found:
                 yield from (message for message in found if message.error() is None)
 
-    def check_readable(self, lane: LaneKey, end: int, answer_s: float | None = None) -> None:
-        """Reads at a partition's end: is the right Read there? answer_s: as of `ends`. Raises as messages."""
+    def check_readable(self, lane: LaneKey, end: int) -> None:
+        """Reads at a partition's end: is the right Read there? Raises as messages."""
         if self.reads:
-            patience_s = self._answer_s if answer_s is None else answer_s
-            with closing(self.until_end(lane, end, end + 1, patience_s)) as messages:
+            with closing(self.until_end(lane, end, end + 1, self._lane_s)) as messages:
                 next(messages)
 
     def message_at(self, lane: LaneKey, offset: int) -> Message | None:

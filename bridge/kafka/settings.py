@@ -9,9 +9,8 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, DEFAULTS, FIXED, made, words
-from bridge.kafka.known_settings import meant
 from bridge.kafka.read_back import ReadBack
-from bridge.kafka.setting_files import unreadable_file
+from bridge.kafka.setting_files import meant, unreadable_file
 
 _ALIASES = {  # the client's own
     "request.required.acks": "acks",
@@ -61,19 +60,8 @@ def check(settings: dict[str, Any]) -> None:
         refused = words(error)
     else:
         return
-    _check_fixed()
     unknown = _UNKNOWN.search(refused)
-    guess = meant(unknown[1]) if unknown is not None else ""
-    raise WrongSetting(f"the Kafka client refuses a setting: {refused}", hint=guess or None)
-
-
-def _check_fixed() -> None:
-    """Raises WrongSetting if the client refuses what the bridge sets itself: librdkafka calls
-    `enable.gapless.guarantee` experimental, so a later version may not have it."""
-    try:
-        made(Producer, {**FIXED, "log_level": 0})
-    except KafkaException as error:
-        raise WrongSetting(
-            f"this Kafka client refuses a setting on which the bridge's guarantees rest: {words(error)}",
-            hint=f"install confluent-kafka {TRIED}",
-        ) from None
+    name = "" if unknown is None else unknown[1]
+    # librdkafka calls `enable.gapless.guarantee` experimental, so a later version may not have it.
+    hint = f"the bridge needs it: install confluent-kafka {TRIED}" if name in FIXED else meant(name)
+    raise WrongSetting(f"the Kafka client refuses a setting: {refused}", hint=hint or None)

@@ -41,7 +41,7 @@ from bridge.kafka.events import (
 )
 from bridge.kafka.hanging_transactions import HangingTransactions
 from bridge.kafka.lane import NO_PARTITION, LaneKey
-from bridge.kafka.message_rows import Callback, MessageRows
+from bridge.kafka.messages import Callback, MessageRows
 from bridge.kafka.ownership import Ends, Ownership
 from bridge.kafka.producer import NAME_POLL_S
 from bridge.kafka.stalls import Sent

@@ -19,10 +19,9 @@ from aolog.errors import RecordRefused, UsageError
 from aolog.record import Headers
 from bridge.errors import Rejected, Unanswered
 from bridge.kafka.client import FIXED, words
-from bridge.kafka.client_queue import over_queue, queue_kbytes_of
+from bridge.kafka.client_limits import client_headers, over_queue
 from bridge.kafka.connection import Connection, Listener, Terms
 from bridge.kafka.error_table import TOO_LARGE, Kind, kind_of
-from bridge.kafka.headers import client_headers
 from bridge.kafka.lane import Refusal
 from bridge.kafka.queueing import RowProducer
 from bridge.kafka.settings import check
@@ -81,7 +80,6 @@ class KafkaProvider:
             Listener(lambda _: None, lambda _: None),  # an error ends messages, too, which say so
             Terms(create_topics=create_topics),
         )
-        self._queue_kbytes = queue_kbytes_of(settings or {})
         self._delivery_s = delivery_s
         self.name = f"Kafka at {bootstrap_servers}"
         self._found: set[str] = set()  # topics
@@ -180,7 +178,7 @@ class KafkaProvider:
         try:
             if headers:
                 all_headers = list(client_headers(headers))
-            if (why := over_queue(len(value or b""), self._queue_kbytes)) is not None:
+            if (why := over_queue(len(value or b""), self._connection.queue_kbytes)) is not None:
                 raise Rejected(f"{TOO_LARGE}: {why}")
         except (RecordRefused, TypeError) as error:
             raise Rejected(f"the client cannot take the message: {error}") from None

@@ -34,7 +34,7 @@ from bridge.client.files.file_system import Seen
 from bridge.client.heartbeat import make_heartbeat
 from bridge.config.names import dead_letter_path
 from bridge.deliver.dead_letter import dead_letters
-from bridge.kafka.client_queue import MESSAGE_BYTES_MAX, queue_kbytes_of
+from bridge.kafka.client_limits import MESSAGE_BYTES_MAX, queue_kbytes_of
 
 _log = logging.getLogger("bridge.files")
 CURSOR = "bridge"

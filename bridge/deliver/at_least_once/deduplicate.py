@@ -102,13 +102,12 @@ def read_back(
     waits: Waits,
     *,
     clean: bool,
-    answer_s: float | None = None,
 ) -> Arrivals:
     """What the partitions of these lanes hold of the log. Moves the checkpoints on where nothing was found.
 
     clean: nothing was in flight when the process before stopped; otherwise this waits until its last
-    request has arrived. Lanes of topics that do not exist are missing in the answer. answer_s: the
-    limit for each question; None: as the reader's. Raises Unanswered, and ToldToStop."""
+    request has arrived. Lanes of topics that do not exist are missing in the answer. Raises Unanswered, and
+    ToldToStop."""
     questions = _Questions(reader, lanes)
     lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}
     most = max(FOUND_MIN, FOUND_MAX // max(1, len(lanes)))
@@ -117,7 +116,7 @@ def read_back(
     readable: set[str] = set()
 
     def look(key: LaneKey, checkpoint: Checkpoint) -> None:
-        first, end = reader.ends(key, answer_s)
+        first, end = reader.ends(key)
         of_lane = found[key]
         if end == seen.get(key) or not of_lane.is_whole:
             return
@@ -130,7 +129,7 @@ def read_back(
                         of_lane.is_whole = False
                         break
         elif key[0] not in readable:  # or the first crash would find out
-            reader.check_readable(key, end, answer_s)
+            reader.check_readable(key, end)
             readable.add(key[0])
         seen[key] = end
 

@@ -56,7 +56,7 @@ from bridge.deliver.at_least_once.lanes import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.verdicts import Aside
-from bridge.kafka.client_queue import LOG_BYTES_MAX
+from bridge.kafka.client_limits import LOG_BYTES_MAX
 from bridge.kafka.error_table import names_records
 from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
 

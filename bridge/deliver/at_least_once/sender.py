@@ -8,7 +8,7 @@ from typing import cast
 from bridge.deliver.at_least_once.batch_planner import Planned
 from bridge.deliver.intake import Judged
 from bridge.kafka.lane import LaneKey, Refusal
-from bridge.kafka.message_rows import Callback, MessageRows
+from bridge.kafka.messages import Callback, MessageRows
 from bridge.kafka.producer import IdempotentProducer
 
 SERVE_EVERY = 4096  # records that are queued between two calls of the client's poll

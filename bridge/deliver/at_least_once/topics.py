@@ -304,23 +304,18 @@ class Topics:
         lanes = {key: checkpoints.lanes.get(key) or Checkpoint(begin) for key in keys}
         arrivals = Arrivals({}, {})
         if keys:
-            with closing(self.connection.reader(self.give_up)) as reader:
+            with closing(self.connection.reader(self.give_up, answer_s)) as reader:
                 if checkpoints.lost and len(known) < len(keys) and reader.reads:
                     _log.warning("scanning %s from the earliest offset", keys[0][0])
                 clean = not known and not checkpoints.lost
-                arrivals = self._read_back(reader, lanes, clean=clean, answer_s=answer_s)
+                arrivals = self._read_back(reader, lanes, clean=clean)
         for key in lanes.keys() - arrivals.found.keys() - arrivals.silent.keys():
             arrivals.silent[key] = no_answer("it does not exist yet")
         checkpoints.add({key: lanes[key] for key in arrivals.found}, partitions)
         self.apply(arrivals)
 
     def _read_back(
-        self,
-        reader: ReadBack,
-        lanes: dict[LaneKey, Checkpoint],
-        *,
-        clean: bool,
-        answer_s: float | None = None,
+        self, reader: ReadBack, lanes: dict[LaneKey, Checkpoint], *, clean: bool
     ) -> Arrivals:
         topics = {topic for topic, _ in lanes}
         if clean:  # nothing is expected, so that an offset of another topic does no harm
@@ -333,4 +328,4 @@ class Topics:
         }
         since = self.engine.position.address
         wanted = Wanted(self.checkpoints.source, since, self.log_end(), held)
-        return read_back(reader, lanes, wanted, self.waits, clean=clean, answer_s=answer_s)
+        return read_back(reader, lanes, wanted, self.waits, clean=clean)

@@ -72,7 +72,7 @@ from aolog.errors import counted
 from aolog.record import Position
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.exactly_once.transaction_size import TransactionSize
-from bridge.kafka.client_queue import LOG_BYTES_MAX
+from bridge.kafka.client_limits import LOG_BYTES_MAX
 
 
 class State(Enum):

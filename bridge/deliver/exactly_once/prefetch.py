@@ -20,8 +20,7 @@ from bridge.deliver.intake import Intake, Judged
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.verdicts import Aside, Fate
 from bridge.kafka.lane import LaneKey, Refusal
-from bridge.kafka.message_rows import Callback, MessageRows
-from bridge.kafka.messages import Messages
+from bridge.kafka.messages import Callback, MessageRows, Messages
 
 
 @dataclass(eq=False)

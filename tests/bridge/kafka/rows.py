@@ -8,8 +8,7 @@ from typing import Any
 
 from aolog.format.columns import BinaryColumn
 from bridge.kafka.lane import LaneKey
-from bridge.kafka.message_rows import MessageRows
-from bridge.kafka.messages import Messages
+from bridge.kafka.messages import MessageRows, Messages
 from bridge.kafka.stamp import encode_stamp
 from tests.bridge.brokers import TOPIC
 

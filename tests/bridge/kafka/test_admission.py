@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from bridge.kafka.admission import KNOWN_MS, Admission, Bounds, bounds_of
-from bridge.kafka.client_queue import queue_kbytes_of
+from bridge.kafka.client_limits import queue_kbytes_of
 from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import Messages
 

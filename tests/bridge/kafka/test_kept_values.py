@@ -10,11 +10,10 @@ import pytest
 
 from aolog.format.columns import BinaryColumn
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.kafka.kept_values import VALUE_BYTES_MIN, Held, KeptValues
-from bridge.kafka.message_rows import MessageRows
+from bridge.kafka.messages import MessageRows
 from bridge.kafka.plugin import plugin
-from bridge.kafka.producer import IdempotentProducer
-from bridge.kafka.queueing import RowProducer
+from bridge.kafka.producer import IdempotentProducer, KeptValues
+from bridge.kafka.queueing import VALUE_BYTES_MIN, Held, RowProducer
 from tests.bridge.brokers import consume
 from tests.bridge.kafka.rows import LANES, rows_of
 from tests.waiting import SOON_S, wait_until

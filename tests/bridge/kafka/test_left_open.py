@@ -25,9 +25,8 @@ def test_our_open_transaction_is_found_and_a_foreign_one_is_no_obstacle(
 ) -> None:
     """keys: of the messages that the looks at the open transaction find, None for no message. open_for:
     so many looks at the ends."""
-    left = hanging_transactions.HangingTransactions(
-        {}, bool, CursorName(bytes(16), "c"), others_max_s=0.3
-    )
+    monkeypatch.setattr(hanging_transactions, "OTHERS_MAX_S", 0.3)
+    left = hanging_transactions.HangingTransactions({}, bool, CursorName(bytes(16), "c"))
     asked, looks = iter(range(1 << 31)), iter(keys)
 
     class Cluster:

@@ -14,8 +14,7 @@ from aolog.format.origin import HEADER_NAME
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.read.batch import Batch
 from bridge.kafka.lane import LaneKey
-from bridge.kafka.message_rows import MessageRows
-from bridge.kafka.messages import Messages, messages_of, milliseconds
+from bridge.kafka.messages import MessageRows, Messages, messages_of, milliseconds
 from bridge.kafka.plugin import plugin
 from bridge.kafka.stamp import encode_stamp
 

@@ -175,16 +175,6 @@ def test_an_invalid_row_raises_the_clients_own_error(
         assert rows.at == 2
 
 
-def test_nothing_can_be_put_after_a_close(broker: EmbeddedBroker) -> None:
-    producer = connected(broker)
-    producer.close()
-    with connected(broker) as entered:
-        entered.put(rows_of())
-    for closed in (producer, entered):
-        with pytest.raises(RuntimeError):
-            closed.put(rows_of())
-
-
 def test_many_topics_in_turns_and_names_of_none_between_them(broker: EmbeddedBroker) -> None:
     names = [f"topic-{number}" for number in range(40)]
     producer = connected(broker, **{"allow.auto.create.topics": True})

@@ -7,9 +7,8 @@ from array import array
 
 import pytest
 
-from bridge.kafka.admission import Bounds
+from bridge.kafka.admission import Bounds, RefusedTimes
 from bridge.kafka.messages import Messages
-from bridge.kafka.refused_times import RefusedTimes
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

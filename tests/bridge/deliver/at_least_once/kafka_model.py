@@ -255,7 +255,7 @@ class Client:
         shown = self.kafka.shown(topic)
         return shown or Refusal("no such topic", "UNKNOWN_TOPIC_OR_PART", passing=True)
 
-    def reader(self, _: Callable[[], bool]) -> Reader:
+    def reader(self, _: Callable[[], bool], _answer_s: float | None = None) -> Reader:
         return Reader(self.kafka)
 
     # --- what the test does
@@ -318,7 +318,7 @@ class Reader:
             if name in known and self._kafka.has_ids
         }
 
-    def ends(self, lane: LaneKey, _: float = 0.0) -> tuple[int, int]:
+    def ends(self, lane: LaneKey) -> tuple[int, int]:
         partition = self._of(lane)
         return partition.first, len(partition.messages)
 
@@ -328,7 +328,7 @@ class Reader:
             if offset not in partition.gone:
                 yield _Found(message, offset)
 
-    def check_readable(self, lane: LaneKey, *_: object) -> None:
+    def check_readable(self, lane: LaneKey, _: int) -> None:
         self._of(lane)
 
     def _of(self, lane: LaneKey) -> Partition:
