@@ -39,6 +39,9 @@ class AsyncProducer:
         self.notices = options.notices
         self._producer = Producer(options._replace(is_sync=True))  # which does not linger
         self._calls = Worker("client-producer")
+        self._turn = (
+            asyncio.Lock()
+        )  # messages are sent in the order of the calls, also if they wait for room
         self._under_way: list[tuple[asyncio.Future[None], Delivery]] = []
         self._driving: asyncio.Task[None] | None = None
 
@@ -51,12 +54,15 @@ class AsyncProducer:
     ) -> Delivery:
         """Sends a message and waits for the acknowledgement. The Delivery is done: nothing of it waits. Raises
         SendFailed, MissingTopic."""
-        while True:
-            try:
-                delivery = self._producer.send(topic, data, key, partition, wait=False, block=False)
-                break
-            except BufferError:  # librdkafka's queue is full
-                await asyncio.sleep(_ROOM_S)
+        async with self._turn:
+            while True:
+                try:
+                    delivery = self._producer.send(
+                        topic, data, key, partition, wait=False, block=False
+                    )
+                    break
+                except BufferError:  # librdkafka's queue is full
+                    await asyncio.sleep(_ROOM_S)
         known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way.append((known, delivery))
         if self._driving is None or self._driving.done():

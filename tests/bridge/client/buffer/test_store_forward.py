@@ -190,16 +190,18 @@ class Sending(RuleBasedStateMachine):
     @rule()
     def close(self) -> None:
         """What the log does not keep is given back, and the next program begins with the rest."""
+        is_refused = False
         with self.core.changed:
-            with suppress(StorageFull):
+            try:
                 self.core.store_rest()
+            except StorageFull:  # a Buffer then warns that what was delivered last may be repeated
+                is_refused = True
             left = {int(message.value or b"") for message in self.core.left()}
         self.core.sender.close()
         if self.answers_all_arrived:
             self.given_back |= left
-        if (
-            self.core.sender.error is not None
-        ):  # of a batch, messages after a failed one were delivered
+        # Of a batch, messages after a failed one were delivered.
+        if is_refused or self.core.sender.error is not None:
             self.answers_all_arrived = False
         self.may_be_lost |= left
         self.must_arrive -= left
