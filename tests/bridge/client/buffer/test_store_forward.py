@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import ClassVar
 
 import pytest
