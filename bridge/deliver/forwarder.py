@@ -24,7 +24,7 @@ from bridge.deliver.log_delivery import AT_LEAST_ONCE
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import Status, done
-from bridge.deliver.transform import Transforms, View
+from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
 from bridge.kafka.topic_names import is_topic_name
 
@@ -64,8 +64,6 @@ class Forwarder:
             routing.of_log(reader.topic)
             if routing.has_transforms:
                 self._source.transforms = Transforms(routing)
-            elif options.view is not None:
-                self._source.transforms = View(options.view)
             _check_default(routing.default)
             kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
             self._delivery: AtLeastOnce | ExactlyOnce = kind(

@@ -56,19 +56,6 @@ def refusals_of(batch: Batch) -> dict[int, Refusal]:
     return batch.refusals if isinstance(batch, TransformedBatch) else {}
 
 
-class View:
-    """In place of Transforms: one function changes each record, as a replay needs it."""
-
-    filtered = 0
-
-    def __init__(self, one: Callable[[Record], Record]) -> None:
-        self.one = one
-
-    def batch(self, batch: Batch) -> Batch:
-        """The batch as it is to be sent."""
-        return TransformedBatch(batch.frames, list(map(self.one, batch)), {})
-
-
 class Transforms:
     """The transforms of a log's routes. filtered: records that they left out, each counted once."""
 
