@@ -196,7 +196,7 @@ def _bridge(delivery: str, to: Destination, topic: str, records: _Records) -> Co
         sending = forwarder._delivery  # noqa: SLF001 -- only the bench needs to see that
         first = 0 if delivery == "exactly_once" else 1
         until_s = time.monotonic() + _SOON_S
-        while (now := sending.status()).state != "sending" or now.acknowledged < first:
+        while (now := forwarder.status()).state != "sending" or now.acknowledged < first:
             if time.monotonic() > until_s:
                 raise Wrong(f"{BRIDGE[delivery]}: not connected after {_SOON_S:g} s")
             sending.turn(time.monotonic())

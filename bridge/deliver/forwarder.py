@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from aolog.read.reader import view_of
 from aolog.record import Lag, Position
@@ -111,17 +112,20 @@ class Forwarder:
                     report(self.status())
                 delivery.turn(now_s)
                 self._losses.save()
+            delivery.committer.finish()
             delivery.finish()
+            self._source.prune()
             status = self.status()
             self._losses.save(at_once=True)
             if report is not None:
                 report(status)
         except BaseException as error:  # noqa: BLE001 -- raised below: see bridge.kafka.client
             failure = error
-        try:
-            delivery.close()
-        finally:
-            self._source.close()
+        with ExitStack() as closing:  # in reverse order; each one, even if another raises
+            closing.callback(self._source.close)
+            closing.callback(delivery.dead.close)
+            closing.callback(delivery.producer.close)
+            closing.callback(delivery.committer.close)
         failure = failure or delivery.error()
         if failure is not None:
             try:
@@ -151,26 +155,38 @@ class Forwarder:
 
     def status(self) -> Status:
         """The present status."""
-        status, position = self._delivery.status(), self._delivery.engine.position
-        now_s = time.monotonic()
+        delivery, engine, source = self._delivery, self._delivery.engine, self._source
+        position, now_s = engine.position, time.monotonic()
+        status = delivery.status()._replace(
+            delivery=self._options.delivery,
+            reachable=delivery.connection.reachable,
+            position=position.address,
+            committed=delivery.committer.committed.address,
+            acknowledged=engine.acknowledged,
+            skipped=engine.skipped,
+            outstanding=engine.outstanding,
+            dead_lettered=delivery.dead.set_aside,
+            dropped=delivery.dead.dropped,
+            filtered=0 if source.transforms is None else source.transforms.filtered,
+        )
         since_s, before = self._rate_from
         if now_s - since_s >= _RATE_S:
             self._rate = (status.acknowledged - before) / (now_s - since_s)
             self._rate_from = (now_s, status.acknowledged)
         lag = self._lag(position)
-        unread = self._delivery.unread
+        unread = delivery.unread
         if unread is not None and (self.drain_to is None or unread.address < self.drain_to):
-            self._source.count_pruned(unread)
+            source.count_pruned(unread)
         return status._replace(
             lag_records=lag.records,
             lag_bytes=lag.bytes,
             lag_seconds=lag.seconds,
-            durable=self._source.reader.durable(),
-            lost_records=self._source.losses.records,
-            gaps=self._source.losses.gaps,
+            durable=source.reader.durable(),
+            lost_records=source.losses.records,
+            gaps=source.losses.gaps,
             rate=self._rate,
             ahead_records=self._ahead(position, done(status), lag.records),
-            limited=self._source.rate_limit.limits(now_s),
+            limited=source.rate_limit.limits(now_s),
         )
 
     def _lag(self, position: Position) -> Lag:

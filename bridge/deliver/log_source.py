@@ -91,11 +91,6 @@ class LogSource:
             return TransformedBatch(batch.frames, list(map(self._view, batch)), {})
         return batch if self.transforms is None else self.transforms.batch(batch)
 
-    @property
-    def filtered(self) -> int:
-        """Records that transforms left out."""
-        return 0 if self.transforms is None else self.transforms.filtered
-
     def ordinal_at(self, address: int) -> int | None:
         """Records of the log before an address; None if unknown."""
         try:

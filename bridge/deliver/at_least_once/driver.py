@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from itertools import islice
 from typing import TypeVar
 
@@ -67,13 +66,13 @@ class AtLeastOnce:
         self._waits = options.waits
         self._reads_back, self._drops = options.read_back, options.poison == "drop"
         self._take_cursor(routing)
-        self._producer = IdempotentProducer(
+        self.producer = IdempotentProducer(
             options.bootstrap_servers,
             options.client_settings(),
             options.terms(checkpoints.cluster),
             kept_bytes_max=options.in_flight_bytes // 2,
         )
-        self._connection = self._producer.connection
+        self.connection = self.producer.connection
         self.engine = Engine(
             source.position,
             now_s=time.monotonic(),
@@ -82,23 +81,23 @@ class AtLeastOnce:
             bytes_max=options.in_flight_bytes,
             in_doubt=not checkpoints.clean,
         )
-        self._committer = Committer(source, lambda: self.engine.position, options, self._saving)
-        self._dead = DeadLetters(source, checkpoints.source, options.poison)
-        self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
+        self.committer = Committer(source, lambda: self.engine.position, options, self._saving)
+        self.dead = DeadLetters(source, checkpoints.source, options.poison)
+        self._judge = self.dead.judge(source.position.address, checkpoints.aside_from)
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
-            self._connection,
+            self.connection,
             self.engine,
             checkpoints,
-            self._committer,
+            self.committer,
             self._judge,
             options.waits,
             log_end=source.reader.end,
             give_up=give_up,
         )
-        router = Router(routing, self._connection.admission, options.keyless or checkpoints.source)
+        router = Router(routing, self.connection.admission, options.keyless or checkpoints.source)
         self._intake = Intake(source, router, self._judge, self._find, uuid=checkpoints.source)
-        self._sender = Sender(self._producer)
+        self._sender = Sender(self.producer)
         self._batch: Batch | None = None  # the last one, if some of its records are to be set aside
         self._idle = False  # the last read found no batch
         replays = options.until is not None or options.view is not None
@@ -106,7 +105,7 @@ class AtLeastOnce:
         self._reports = LaneReports(self.engine.lanes, self._topics, again)
         self._instead = _REPLAY_INSTEAD if replays else SET_ASIDE
         self._draining = self._has_producer = self._has_read_back = False
-        self._watch = StallWatch(self._connection, self._low)
+        self._watch = StallWatch(self.connection, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
 
@@ -142,9 +141,9 @@ class AtLeastOnce:
     def turn(self, now_s: float) -> None:
         """One round: time, events of the cluster, new records. Waits for Waits.idle_s at most."""
         engine, sender = self.engine, self._sender
-        self._committer.go_on()
+        self.committer.go_on()
         engine.tick(now_s)
-        if engine.state is State.STOPPING and not self._connection.reachable:
+        if engine.state is State.STOPPING and not self.connection.reachable:
             engine.failed("no broker is connected", now_s=now_s)  # no answer will come
         self._follow()
         if engine.over:
@@ -152,12 +151,12 @@ class AtLeastOnce:
         self._reports.log_stopped()
         self._watch.look(now_s)
         is_idle = self._idle and not engine.outstanding
-        is_connected = engine.state is State.SENDING and self._connection.reachable
+        is_connected = engine.state is State.SENDING and self.connection.reachable
         if is_connected and (is_idle or not engine.backoff.attempts):
             self._trouble.over()
         busy = bool(engine.outstanding or sender.waiting)
         wants_more = engine.wants_batch and not sender.waiting and not self._idle
-        for event in self._producer.poll(self._waits.busy_s if busy and not wants_more else 0):
+        for event in self.producer.poll(self._waits.busy_s if busy and not wants_more else 0):
             self._take(event)
             self._follow()
         self._send(now_s, busy=busy)
@@ -174,7 +173,7 @@ class AtLeastOnce:
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
             if not busy:
                 time.sleep(min(pause_s, wait_s))
-        elif engine.wants_batch and (self._connection.reachable or not engine.outstanding):
+        elif engine.wants_batch and (self.connection.reachable or not engine.outstanding):
             self._read(0.0 if busy else wait_s)
         elif not busy:
             time.sleep(wait_s)
@@ -221,13 +220,13 @@ class AtLeastOnce:
             raise
         except (Unanswered, StorageError) as error:
             reason = str(error)
-        self.engine.failed(self._connection.unanswered(reason), now_s=time.monotonic())
+        self.engine.failed(self.connection.unanswered(reason), now_s=time.monotonic())
         return None
 
     def reopen(self) -> None:
         """Retries lanes that wait for somebody to act."""
         self._topics.hurry()
-        self._connection.topic_settings.forget()
+        self.connection.topic_settings.forget()
         self._judge.ask_again()
         for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
@@ -242,13 +241,11 @@ class AtLeastOnce:
         return self._idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
-        """Once it is over: saves the last cursor and checkpoints."""
-        self._committer.finish()
+        """Once it is over, and its last cursor is durable: saves the last checkpoints."""
         engine = self.engine
         under_way = engine.outstanding > 0 or engine.in_doubt or engine.compares
         self._checkpoints.clean = engine.state is State.STOPPED and not under_way
         self._saving()()
-        self._source.prune()
 
     def error(self) -> DestinationError | None:
         """Which record a drain left: some lanes did not drain."""
@@ -270,13 +267,6 @@ class AtLeastOnce:
             topic=key[0],
         )
 
-    def close(self) -> None:
-        """Leaves the cluster."""
-        with ExitStack() as stack:  # in reverse order; each one, even if another raises
-            stack.callback(self._dead.close)
-            stack.callback(self._producer.disconnect)
-            stack.callback(self._committer.close)
-
     # --- status -------------------------------------------------------------------------------
 
     @property
@@ -288,25 +278,15 @@ class AtLeastOnce:
         return +topics
 
     def status(self) -> Status:
-        """The present state: the delivery's part. The forwarder adds what it reads from the log."""
-        engine, connection, dead = self.engine, self._connection, self._dead
+        """The present state: what only the delivery knows."""
+        engine = self.engine
         stalled = self._watch.stalls.now(time.monotonic())
         waiting = (w for w in self._reports.waiting() if not self._topics.may_come(w["topic"]))
         first = next(waiting, None)
         waits = self._watch.too_few or late(stalled) or (first and first["reason"])
         return Status(
-            delivery=AT_LEAST_ONCE,
             state=engine.state.value,
-            reachable=connection.reachable,
-            position=engine.position.address,
-            committed=self._committer.committed.address,
-            acknowledged=engine.acknowledged,
-            skipped=engine.skipped,
-            outstanding=engine.outstanding,
-            error=connection.trouble(engine.failure) or waits,
-            dead_lettered=dead.set_aside,
-            dropped=dead.dropped,
-            filtered=self._source.filtered,
+            error=self.connection.trouble(engine.failure) or waits,
             standing=len(engine.lanes.standing),
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             stalled=tuple(stalled),
@@ -346,8 +326,8 @@ class AtLeastOnce:
         of_lane, named = None if lane is None else engine.lanes.get(lane), len(event.named)
         if of_lane is not None and of_lane.records == 1:
             named = 1
-            self._connection.refused_alone(event, of_lane.waits_s(now_s))
-        if self._connection.learn({lane[0]} if lane else in_flight):
+            self.connection.refused_alone(event, of_lane.waits_s(now_s))
+        if self.connection.learn({lane[0]} if lane else in_flight):
             _log.info("%s rejected a request: %s", where, event.reason)
             engine.again(event.reason, now_s=now_s)
             return
@@ -380,7 +360,7 @@ class AtLeastOnce:
     def _set_aside(self) -> None:
         engine = self.engine
         assert self._batch is not None
-        reason = self._dead.take(engine.pending, self._batch)
+        reason = self.dead.take(engine.pending, self._batch)
         if reason is not None:
             self._logged = reason
             engine.failed(reason, now_s=time.monotonic())
@@ -404,7 +384,7 @@ class AtLeastOnce:
         """Makes a producer. If records may have been in flight, reads back what arrived."""
         checkpoints = self._checkpoints
         self._has_producer = True
-        self._producer.connect(careful=self.engine.careful)
+        self.producer.connect(careful=self.engine.careful)
         self._topics.connecting()
         if not checkpoints.lanes or (self._has_read_back and not self.engine.in_doubt):
             self.engine.connected()
@@ -431,6 +411,6 @@ class AtLeastOnce:
             and engine.failure not in {None, self._logged}
         ):
             self._trouble.say(str(engine.failure), time.monotonic())
-        self._producer.disconnect()
+        self.producer.disconnect()
         self._sender.forget()
         self._idle = False

@@ -165,8 +165,10 @@ class World:
             self.pass_time(10.0)
             if self.bridge is not None and self.bridge.engine.over:
                 self.copies += self.bridge.status().copies
+                self.bridge.committer.finish()
                 self.bridge.finish()
-                self.bridge.close()
+                self.bridge.committer.close()
+                self.bridge.dead.close()
                 self._process.kill()
                 self.bridge = None
 
