@@ -52,7 +52,7 @@ class LogSource:
     ) -> None:
         self.mode, self.cursor = options.mode, options.cursor
         self.storage = storage or Storage()
-        self.losses = losses or LogLosses()
+        self.losses = losses or LogLosses(os.fspath(path), self.cursor)
         names = cursor_names(os.fspath(path), self.storage)
         if BUFFER in names and self.cursor not in {BUFFER, REPLAY}:
             _log.warning(
@@ -201,5 +201,5 @@ class LogSource:
 
     def close(self) -> None:
         """Releases the cursor."""
-        self.losses.warn(at_once=True)
+        self.losses.warn()
         self.reader.close()
