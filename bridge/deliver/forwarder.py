@@ -21,7 +21,6 @@ from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.exactly_once.driver import ExactlyOnce
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.known_gaps import LossFile
-from bridge.deliver.log_delivery import AT_LEAST_ONCE
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import Status, done
@@ -66,7 +65,7 @@ class Forwarder:
             if routing.has_transforms:
                 self._source.transforms = Transforms(routing)
             _check_default(routing.default)
-            kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
+            kind = AtLeastOnce if options.delivery == "at_least_once" else ExactlyOnce
             self._delivery: AtLeastOnce | ExactlyOnce = kind(
                 self._source, checkpoints, options, routing=routing, give_up=self._asked_to_stop
             )
@@ -233,7 +232,7 @@ def _checkpoints_of(source: LogSource, options: ForwarderOptions) -> Checkpoints
         (reader.ordinal == 0 or not reader.has_cursor_position)
         and not checkpoints.lanes
         and checkpoints.clean
-        and checkpoints.delivery == AT_LEAST_ONCE
+        and checkpoints.delivery == "at_least_once"
         and not source.storage.exists(dead_letter_path(reader.path, cursor))
     )
     if is_unused:

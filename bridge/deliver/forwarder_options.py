@@ -10,8 +10,7 @@ from aolog import Record
 from aolog.record import Position
 from aolog.storage.storage import DIRECTORY_MODE
 from bridge.config.routing import Routing
-from bridge.config.run_options import Poison
-from bridge.deliver.log_delivery import AT_LEAST_ONCE
+from bridge.config.run_options import Delivery, Poison
 from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.waits import USUAL, Waits
 from bridge.kafka.client_queue import LOG_BYTES_MAX, MESSAGE_BYTES_MAX, QUEUE_KBYTES
@@ -37,7 +36,7 @@ class ForwarderOptions:
     topic: str | None = None  # for records that name none; by default the log's own
     routing: Routing | None = None  # rules, in place of topic
     create_topics: CreateTopics = "auto"
-    delivery: str = AT_LEAST_ONCE
+    delivery: Delivery = "at_least_once"
     read_back: bool = True
     cursor_topic: str = "aolog-bridge-cursors"
     transaction_records: int = 10_000
@@ -61,7 +60,7 @@ class ForwarderOptions:
 
     def __post_init__(self) -> None:
         replays = self.until is not None or self.view is not None or self.keyless is not None
-        assert self.delivery == AT_LEAST_ONCE or not replays
+        assert self.delivery == "at_least_once" or not replays
 
     @property
     def in_flight_bytes(self) -> int:

@@ -28,11 +28,10 @@ from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.intake import Intake, PartitionsOf
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, SET_ASIDE, undeliverable
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
-from bridge.deliver.trouble import StallWatch, TroubleLog, late
+from bridge.deliver.trouble import SET_ASIDE, StallWatch, TroubleLog, late, undeliverable
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.client import ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
@@ -126,8 +125,8 @@ class AtLeastOnce:
                 begin,
             )
         checkpoints.reroute(routing, reader.tell())
-        if checkpoints.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
-            checkpoints.delivery = AT_LEAST_ONCE
+        if checkpoints.delivery != "at_least_once" or not reader.has_cursor_position:
+            checkpoints.delivery = "at_least_once"
             checkpoints.save()  # before the cursor exists: otherwise a crash would count as lost
         reader.commit()
 

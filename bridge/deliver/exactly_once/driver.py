@@ -27,11 +27,10 @@ from bridge.deliver.exactly_once.refusals import Refusals
 from bridge.deliver.exactly_once.sender import Sender
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.intake import Intake
-from bridge.deliver.log_delivery import EXACTLY_ONCE, undeliverable
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
-from bridge.deliver.trouble import StallWatch, TroubleLog, late
+from bridge.deliver.trouble import StallWatch, TroubleLog, late, undeliverable
 from bridge.deliver.verdicts import Fate
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import events
@@ -347,7 +346,7 @@ class ExactlyOnce:
 def _take_cursor(checkpoints: Checkpoints) -> None:
     """Notes, durably, that this delivery has the log's cursor now; it uses no lanes."""
     checkpoints.unsure = checkpoints.unsure or checkpoints.lost or not checkpoints.clean
-    checkpoints.delivery = EXACTLY_ONCE
+    checkpoints.delivery = "exactly_once"
     checkpoints.forget_lanes()
     checkpoints.save()
 
