@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.forwarder_options import ForwarderOptions
+from bridge.deliver.forwarder_options import ForwarderOptions, Waits
 from bridge.deliver.status import Status
-from bridge.deliver.waits import Waits
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka import KafkaServer
 from tests.bridge.brokers import TOPIC

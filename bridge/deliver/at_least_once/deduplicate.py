@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.checkpoints import FROM_END, Checkpoint
-from bridge.deliver.waits import Waits
+from bridge.deliver.forwarder_options import Waits
 from bridge.errors import ReadForbidden, Unanswered
 from bridge.kafka.consumed import stamp_of
 from bridge.kafka.error_table import NO_READ

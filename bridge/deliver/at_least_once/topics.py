@@ -38,9 +38,9 @@ from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 from bridge.deliver.committer import Committer
+from bridge.deliver.forwarder_options import Waits
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.verdicts import Fate, Judge
-from bridge.deliver.waits import Waits
 from bridge.errors import Unanswered
 from bridge.kafka.connection import Connection
 from bridge.kafka.error_table import advice
