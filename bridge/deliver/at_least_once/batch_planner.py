@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aolog.format.native.speed import groups, total
 from aolog.record import Position
 from bridge.deliver.at_least_once.lanes import Lane, Mark
-from bridge.deliver.verdicts import Aside, Fate, Verdict
+from bridge.deliver.verdicts import Aside, Verdict
 
 if TYPE_CHECKING:
     from bridge.deliver.intake import Judged
@@ -123,7 +123,7 @@ def _taken(
             taken.append(i)
             continue
         refused = Aside(given.position(i), key, verdict.refusal)
-        if verdict.fate is Fate.STOP:
+        if verdict.stops:
             planned.left[key] = refused.position
             planned.stops.append(refused)
             break

@@ -40,7 +40,7 @@ from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 from bridge.deliver.committer import Committer
 from bridge.deliver.forwarder_options import Waits
 from bridge.deliver.partition_counts import PartitionCounts
-from bridge.deliver.verdicts import Fate, Judge
+from bridge.deliver.verdicts import Judge
 from bridge.errors import Unanswered
 from bridge.kafka.connection import Connection
 from bridge.kafka.error_table import advice
@@ -201,10 +201,10 @@ class Topics:
             why, what_to_do = missing.refusal.reason, advice(missing.refusal.code)
             _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
         key = (topic, NO_PARTITION)
-        if self.judge.fate(missing.refusal) is Fate.ASIDE:
-            self.engine.open(key)  # the records name an impossible topic: they are set aside
-        else:
+        if self.judge.stops(missing.refusal):
             self.engine.close(key, missing.refusal)
+        else:
+            self.engine.open(key)  # the records name an impossible topic: they are set aside
 
     def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> None:
         """Uses the topic's partitions, once that and where to read back each is durable. A topic that was

@@ -31,7 +31,6 @@ from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
 from bridge.deliver.trouble import StallWatch, TroubleLog, late, undeliverable
-from bridge.deliver.verdicts import Fate
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import events
 from bridge.kafka.cursor_record import CursorName, CursorRecord
@@ -316,7 +315,7 @@ class ExactlyOnce:
         """The record at the committed position is refused: it is poison, or the log waits for the cause."""
         engine, position = self.engine, self.engine.position
         self._refusals.last = refusal
-        if self._judge.fate(refusal) is Fate.ASIDE:  # it is read again, and set aside then
+        if not self._judge.stops(refusal):  # it is read again, and set aside then
             self._judge.refuse([position.address], refusal)
             self._go_back(position)
         elif refusal.is_poison or self._draining:

@@ -18,7 +18,7 @@ from aolog.read.batch import Batch
 from aolog.record import Position
 from bridge.deliver.intake import Intake, Judged
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
-from bridge.deliver.verdicts import Aside, Fate
+from bridge.deliver.verdicts import Aside
 from bridge.kafka.lane import LaneKey, Refusal
 from bridge.kafka.message_rows import Callback, MessageRows
 from bridge.kafka.messages import Messages
@@ -137,7 +137,7 @@ def _ready(judged: Judged, end: Position) -> Ready:
             kept.append(i)
             continue
         position = Position(address, ordinals[i])
-        if verdict.fate is Fate.STOP:
+        if verdict.stops:
             end, refusal = position, verdict.refusal
             break
         asides.append(Aside(position, lane, verdict.refusal))
