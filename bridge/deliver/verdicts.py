@@ -3,7 +3,8 @@ was refused before it was sent (by the router, a limit, a transform) or after (b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from aolog.record import Position
@@ -24,6 +25,22 @@ class Verdict(NamedTuple):
 
     refusal: Refusal
     stops: bool  # its lane (exactly once: all of the log) stops before it; else it is set aside, or dropped
+
+
+class Given(NamedTuple):
+    """The records of a batch, in order, and what was decided of them."""
+
+    addresses: Sequence[int]
+    sizes: array[int]  # i64
+    lanes: Sequence[LaneKey | None]  # None: for another cluster, or was set aside
+    first_ordinal: int | None  # of the first record; None if the log counts none
+    verdicts: Mapping[int, Verdict]  # by address
+    digests: Callable[[], Sequence[int]] = list  # see Messages.digests
+
+    def position(self, i: int) -> Position:
+        """The position of the record at i."""
+        first = self.first_ordinal
+        return Position(self.addresses[i], None if first is None else first + i)
 
 
 class Judge:

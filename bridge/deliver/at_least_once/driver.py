@@ -18,7 +18,6 @@ from aolog.errors import StorageError, SyncFailed, counted
 from aolog.read.batch import Batch
 from aolog.record import Position
 from bridge.config.routing import Routing
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.lane_reports import LaneReports
 from bridge.deliver.at_least_once.sender import Sender
@@ -190,7 +189,7 @@ class AtLeastOnce:
                     source.go_to(engine.frontier)
                 engine.nothing_read(source.position)
             return
-        planned = engine.admit(Given.of(judged), source.position, now_s=now_s)
+        planned = engine.admit(judged.given, source.position, now_s=now_s)
         self._batch = judged.batch if engine.pending else None
         self._sender.take(judged, planned)
         size = sum(mark.bytes for _, mark in planned.marks)

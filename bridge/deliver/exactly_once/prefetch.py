@@ -122,21 +122,21 @@ class Prefetch:
 
 def _ready(judged: Judged, end: Position) -> Ready:
     """Leaves out records that are not sent. end: after the batch."""
-    messages, verdicts, first = judged.messages, judged.verdicts, judged.first_ordinal
-    lanes = cast("list[LaneKey]", judged.lanes)
+    messages, given = judged.messages, judged.given
+    verdicts, first, lanes = given.verdicts, given.first_ordinal, cast("list[LaneKey]", given.lanes)
     assert first is not None  # exactly once delivers only logs that count their records
     ordinals = range(first, first + messages.records)
     if verdicts.keys().isdisjoint(messages.addresses) and None not in lanes:
         return Ready(messages, lanes, ordinals, end)
     kept, asides = [], []
     refusal: Refusal | None = None
-    for i, (address, lane) in enumerate(zip(messages.addresses, judged.lanes, strict=True)):
+    for i, (address, lane) in enumerate(zip(given.addresses, given.lanes, strict=True)):
         if lane is None:
             continue
         if (verdict := verdicts.get(address)) is None:
             kept.append(i)
             continue
-        position = Position(address, ordinals[i])
+        position = given.position(i)
         if verdict.stops:
             end, refusal = position, verdict.refusal
             break

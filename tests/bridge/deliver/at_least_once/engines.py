@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aolog.record import Position
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.verdicts import Verdict
+from bridge.deliver.verdicts import Given, Verdict
 from bridge.kafka.lane import LaneKey, Refusal
 
 A: LaneKey = ("t", 0)

@@ -12,9 +12,9 @@ import pytest
 
 from aolog.record import Position
 from bridge.config.run_options import Poison
-from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
+from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, plan
 from bridge.deliver.at_least_once.lanes import NARROWING, Lane, Mark
-from bridge.deliver.verdicts import Judge, Verdict
+from bridge.deliver.verdicts import Given, Judge, Verdict
 from bridge.kafka.lane import LaneKey, Refusal
 
 
