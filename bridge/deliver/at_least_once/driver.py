@@ -80,8 +80,8 @@ class AtLeastOnce:
             in_doubt=not checkpoints.clean,
         )
         self.committer = Committer(source, lambda: self.engine.position, options, self._saving)
-        self.dead = DeadLetters(source, checkpoints.source, options.poison)
-        self._judge = self.dead.judge(source.position.address, checkpoints.aside_from)
+        self.dead = DeadLetters(source, checkpoints.source, options.poison, checkpoints.aside_from)
+        self._judge = self.dead.judge
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
             self.connection,
@@ -365,7 +365,6 @@ class AtLeastOnce:
             return
         if self._drops:  # dead letters are durable elsewhere
             self._checkpoints.drop(engine.pending)
-        self._judge.set_aside(engine.pending)
         engine.set_aside()
         self._queue()
 

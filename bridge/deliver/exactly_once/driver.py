@@ -85,8 +85,8 @@ class ExactlyOnce:
             in_doubt=not checkpoints.clean,
         )
         self.committer = Committer(source, lambda: self.engine.position, options)
-        self.dead = DeadLetters(source, uuid, options.poison)
-        self._judge = self.dead.judge(source.position.address, checkpoints.aside_from)
+        self.dead = DeadLetters(source, uuid, options.poison, checkpoints.aside_from)
+        self._judge = self.dead.judge
         router = Router(routing, self.connection.admission, uuid)
         intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
         self._prefetch = Prefetch(
@@ -99,9 +99,7 @@ class ExactlyOnce:
         self._trouble = TroubleLog()
         self._draining = False
         self._refusals = Refusals(self._judge, self.connection, self._partitions)
-        self._sender = Sender(
-            self._prefetch, self.producer, self.dead, self._judge, unsure=checkpoints.unsure
-        )
+        self._sender = Sender(self._prefetch, self.producer, self.dead, unsure=checkpoints.unsure)
         self._followed = self.engine.state
         self._connections = 0
         self._begun_s = time.monotonic()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
-from bridge.deliver.verdicts import Judge
 from bridge.kafka.events import Put
 from bridge.kafka.lane import LaneKey, Refusal
 from bridge.kafka.stamp import unpack_stamp
@@ -23,7 +22,6 @@ class Sender:
     prefetch: Prefetch
     producer: TransactionalProducer
     dead: DeadLetters
-    judge: Judge
     unsure: bool  # the cluster may have left a transaction open: check each lane first
     full: bool = False  # whether the client's queue takes no more
     last: tuple[int, int] | None = None  # address and timestamp of the last record put
@@ -74,7 +72,6 @@ class Sender:
         assert ready.batch is not None
         failure = self.dead.take(ready.asides, ready.batch)
         if failure is None:
-            self.judge.set_aside(ready.asides)
             ready.asides, ready.batch = (), None
         return failure
 
