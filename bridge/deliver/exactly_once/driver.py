@@ -22,9 +22,8 @@ from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
-from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
-from bridge.deliver.exactly_once.sender import Sender
+from bridge.deliver.exactly_once.sender import Prefetch, Sender
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.intake import Intake
 from bridge.deliver.log_source import LogSource
@@ -90,10 +89,7 @@ class ExactlyOnce:
         router = Router(routing, self.connection.admission, uuid)
         intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
         self._prefetch = Prefetch(
-            source,
-            intake,
-            records=options.transaction_records,
-            bytes_max=options.in_flight_bytes // 2,
+            intake, records=options.transaction_records, bytes_max=options.in_flight_bytes // 2
         )
         self._watch = StallWatch(self.connection, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
