@@ -87,7 +87,6 @@ class AtLeastOnce:
             self.connection,
             self.engine,
             checkpoints,
-            self.committer,
             self._judge,
             options.waits,
             log_end=source.reader.end,

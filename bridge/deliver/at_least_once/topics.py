@@ -37,7 +37,6 @@ from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
-from bridge.deliver.committer import Committer
 from bridge.deliver.forwarder_options import Waits
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.verdicts import Judge
@@ -66,7 +65,6 @@ class Topics:
     connection: Connection
     engine: Engine  # gets what is found out about lanes
     checkpoints: Checkpoints
-    committer: Committer
     judge: Judge
     waits: Waits
     log_end: Callable[[], int]  # the address after the log's last record
@@ -228,7 +226,7 @@ class Topics:
                 topic, counted(partitions, "partition"), counts.latest, begin,
                 extra={"event": "topic_grown"},
             )  # fmt: skip  # one call
-            return counts.grown(begin, partitions).since(self.committer.committed.address)
+            return counts.grown(begin, partitions)
         if partitions < counts.latest:
             with closing(self.connection.reader(self.give_up)) as reader:
                 self._meet(reader, {topic})
