@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from aolog import Record
-from aolog.record import Position
 from aolog.storage.storage import DIRECTORY_MODE
 from bridge.config.routing import Routing
 from bridge.config.run_options import Delivery, Poison
@@ -89,7 +88,6 @@ class ForwarderOptions:
     view: Callable[[Record], Record] | None = None  # of replays: changes each record
     keyless: bytes | None = None  # of replays: the UUID that chooses partitions of keyless records
     waits: Waits = USUAL
-    observe: Callable[[Position], None] = lambda _: None  # each durable position, in its thread
 
     def __post_init__(self) -> None:
         replays = self.until is not None or self.view is not None or self.keyless is not None
