@@ -204,8 +204,7 @@ class AtLeastOnce:
             self._blame(reason, code, None, [address], time.monotonic())
 
     def _find(self, topics: Collection[str]) -> PartitionsOf | None:
-        found = self._ask(lambda: self._topics.read_back_new(topics))
-        return self._topics.partitions if found else None
+        return self._ask(lambda: self._topics.read_back_new(topics))
 
     def _ask(self, question: Callable[[], _T]) -> _T | None:
         """Asks a question of the topics; None: it was not answered."""
@@ -249,19 +248,15 @@ class AtLeastOnce:
         standing = self.engine.lanes.standing
         if not self._draining or self._give_up() or not standing:
             return None
-        places = [
-            (lane.waits_from, key, lane.closed)
-            for key, lane in standing.items()
-            if lane.waits_from is not None and lane.closed is not None
-        ]
-        waits_from, key, refusal = min(places, key=lambda place: place[0].address)
+        lane = min(standing, key=lambda each: standing[each][0].address)
+        at, refusal = standing[lane]
         return undeliverable(
             self._source.reader.path,
             refusal,
-            waits_from.address,
+            at.address,
             instead=self._instead,
             lanes=len(standing),
-            topic=key[0],
+            topic=lane[0],
         )
 
     # --- status -------------------------------------------------------------------------------

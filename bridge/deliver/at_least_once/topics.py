@@ -38,6 +38,7 @@ from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
 from bridge.deliver.forwarder_options import Waits
+from bridge.deliver.intake import PartitionsOf
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.verdicts import Judge
 from bridge.errors import Unanswered
@@ -101,12 +102,12 @@ class Topics:
         is_closed = lane is not None and lane.closed is not None
         return None if is_closed else self._missing[topic].refusal
 
-    def read_back_new(self, topics: Collection[str]) -> bool:
-        """Finds the topics that were never looked for, and reads back their partitions. True: all are known, as
-        far as they exist. Raises Unanswered, and StorageError if the checkpoints cannot be saved."""
+    def read_back_new(self, topics: Collection[str]) -> PartitionsOf:
+        """Finds the topics that were never looked for, and reads back their partitions. Returns `partitions`, which
+        knows them all. Raises Unanswered, and StorageError if the checkpoints cannot be saved."""
         for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
             self._find(topic, time.monotonic())
-        return True
+        return self.partitions
 
     def read_back_again(self) -> None:
         """Asks again, if it is time to, for what could not be used, or was not read back to its end. Call it before
