@@ -129,11 +129,8 @@ class Transforms:
         have. Raises TypeError, ValueError, RecordRefused."""
         if not isinstance(record, Record):
             raise TypeError("it returned something else than a Record")
-        headers = tuple(record.headers)
-        if not all(isinstance(pair, tuple) for pair in headers):
-            raise TypeError("a header is no tuple")
         value, key, headers, timestamp, topic, _ = check_record(
-            record.value, record.key, headers, record.timestamp, record.topic
+            record.value, record.key, record.headers, record.timestamp, record.topic
         )
         if topic is not None and topic != before.topic:
             to = self._routing.of(topic)
