@@ -9,22 +9,6 @@ from typing import Any
 
 from aolog.errors import AologError, UsageError, library_missing
 
-__all__ = [
-    "CursorTopicUnfit",
-    "DestinationError",
-    "Fenced",
-    "NoSuchTopic",
-    "NotIsolated",
-    "NotRunning",
-    "OtherCluster",
-    "ReadForbidden",
-    "Rejected",
-    "Unanswered",
-    "Undeliverable",
-    "WrongConfiguration",
-    "WrongSetting",
-]
-
 
 class WrongSetting(UsageError):
     """A setting that the Kafka client refuses, or that the bridge's guarantees forbid."""

@@ -94,12 +94,19 @@ def test_the_site_loads_nothing_from_elsewhere(site):
 @pytest.mark.xdist_group("site")
 @pytest.mark.parametrize("module", [
     "aolog", "aolog.aio", "aolog.spark", "aolog.testing",
-    "bridge", "bridge.client", "bridge.errors", "bridge.testing",
+    "bridge", "bridge.client", "bridge.testing",
 ])  # fmt: skip  # one list
 def test_every_public_name_is_in_the_reference(site, module):
     html = site["reference/python-aolog.html"] + site["reference/python-bridge.html"]
     names = importlib.import_module(module).__all__
     assert {name for name in names if f'id="{module}.{name}"' not in html} == set()
+
+
+@pytest.mark.xdist_group("site")
+def test_every_error_of_the_bridge_and_nothing_else_of_its_module_is_in_the_reference(site):
+    found = set(re.findall(r'id="bridge\.errors\.(\w+)"', site["reference/python-bridge.html"]))
+    classes = (each for each in vars(bridge.errors).values() if isinstance(each, type))
+    assert found == {each.__name__ for each in classes if each.__module__ == "bridge.errors"}
 
 
 @pytest.mark.xdist_group("site")

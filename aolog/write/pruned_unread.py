@@ -44,7 +44,7 @@ class PrunedUnread:
     def warn(self, *, at_once: bool = False) -> None:
         """Logs the losses that were not logged yet, if a warning is due."""
         now_s = time.monotonic()
-        if now_s < self.due_s and not at_once:
+        if not self._unlogged or (now_s < self.due_s and not at_once):
             return
         unlogged, self._unlogged, self.due_s = self._unlogged, {}, NEVER_S
         self._quiet_until_s = now_s + WARN_EVERY_S

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bench.cases.plan import Plan
+    from bridge.config.run_options import Delivery
 
 __all__ = ["BRIDGE", "RAW", "RAW_EACH", "RAW_STAMPED", "groups"]
 
@@ -84,7 +85,9 @@ def groups(plan: Plan) -> Iterator[Group]:
 def _group(to: Destination, length: int, records: _Records, skipped: list[Skipped]) -> Group:
     topic = f"throughput-{length}"
     to.cluster.create_topic(topic, _PARTITIONS)
-    deliveries = ["at_least_once", *(["exactly_once"] if to.isolates else [])]
+    deliveries: list[Delivery] = ["at_least_once"]
+    if to.isolates:
+        deliveries.append("exactly_once")
     return Group(
         "throughput",
         f"to {to.name}, {length}-byte records",
@@ -103,7 +106,7 @@ def _group(to: Destination, length: int, records: _Records, skipped: list[Skippe
     )
 
 
-def _targets(deliveries: list[str], length: int) -> Iterator[Target]:
+def _targets(deliveries: list[Delivery], length: int) -> Iterator[Target]:
     if length in _RATIO_MAX:
         name = BRIDGE["at_least_once"]
         yield Target(f"{name}: time, of the raw producer's", name, (RAW,), _RATIO_MAX[length])
@@ -174,7 +177,7 @@ def _raw(
     return _contender(name, to, topic, records, begin, note, before=1)
 
 
-def _bridge(delivery: str, to: Destination, topic: str, records: _Records) -> Contender:
+def _bridge(delivery: Delivery, to: Destination, topic: str, records: _Records) -> Contender:
     from bridge.deliver.forwarder import Forwarder
     from bridge.deliver.forwarder_options import ForwarderOptions
 
@@ -196,7 +199,7 @@ def _bridge(delivery: str, to: Destination, topic: str, records: _Records) -> Co
         sending = forwarder._delivery  # noqa: SLF001 -- only the bench needs to see that
         first = 0 if delivery == "exactly_once" else 1
         until_s = time.monotonic() + _SOON_S
-        while (now := sending.status()).state != "sending" or now.acknowledged < first:
+        while (now := forwarder.status()).state != "sending" or now.acknowledged < first:
             if time.monotonic() > until_s:
                 raise Wrong(f"{BRIDGE[delivery]}: not connected after {_SOON_S:g} s")
             sending.turn(time.monotonic())

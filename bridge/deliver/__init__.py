@@ -1,6 +1,6 @@
 """One log to one Kafka cluster: read, route, admit, send, acknowledge, commit, prune.
 
-Read in this order: forwarder_options, log_delivery and forwarder (the life of one delivery);
+Read in this order: forwarder_options and forwarder (the life of one delivery);
 log_source (the log and its cursor); transform and router (which record goes to which
 partition), verdicts (what becomes of a refused one) and intake (the next batch, judged); then
 `at_least_once` or `exactly_once`; committer (where the cursor passes a record), checkpoints and

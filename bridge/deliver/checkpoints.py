@@ -74,8 +74,7 @@ class Checkpoint:
 class Checkpoints:
     """All lanes of one log and cursor. One thread changes them, and replaces `lanes` whole while another may save."""
 
-    path: Inside
-    storage: Storage
+    file: CheckpointFile = field(repr=False, compare=False)
     source: bytes  # the UUID in the stamps: the log's, or the bridge's own if it has none
     clean: bool = True  # nothing was in flight when the bridge stopped
     lost: bool = False  # the file was missing or damaged: lanes that it lacks are read back whole
@@ -88,13 +87,9 @@ class Checkpoints:
     routing: str = ""  # the fingerprint when records were last sent; "" if unknown
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)  # of topics, as far as the cluster told them
-    _file: CheckpointFile = field(init=False, repr=False, compare=False)
     _saves: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
-
-    def __post_init__(self) -> None:
-        self._file = CheckpointFile(self.path, self.storage)
 
     @classmethod
     def load(
@@ -108,9 +103,10 @@ class Checkpoints:
     ) -> Checkpoints:
         """What was saved, or empty ones. topic_uuid: the log's, if known. begun: the cursor exists; so should they."""
         path = checkpoints_path(log_path, cursor)
-        fresh = cls(path, storage, topic_uuid or os.urandom(16), lost=begun, cluster=Identity(path))
+        file, source = CheckpointFile(path, storage), topic_uuid or os.urandom(16)
+        fresh = cls(file, source, lost=begun, cluster=Identity(path))
         try:
-            saved = fresh._file.load(
+            saved = file.load(
                 lambda saved: fresh._parsed(saved, topic_uuid),
                 "scanning partitions from the earliest offset",
             )
@@ -149,7 +145,7 @@ class Checkpoints:
             self,
             source=source,
             lanes=lanes,
-            cluster=Identity(self.path, cluster, name),
+            cluster=Identity(self.cluster.path, cluster, name),
             **{n: kind(saved[n]) for n, kind in _SAVED.items() if saved.get(n) is not None},
             partitions={str(t): PartitionCounts.parsed(n) for t, n in counts.items()},
             ids={str(topic): str(of) for topic, of in saved.get("ids", {}).items()},
@@ -237,7 +233,7 @@ class Checkpoints:
     def save(self) -> None:
         """Durable on return, in any thread. Raises StorageFull and the like; then the file is as before."""
         with self._saves:
-            self._file.save(self._to_json())
+            self.file.save(self._to_json())
 
     def _to_json(self) -> dict[str, Any]:
         # An offset, and what was dropped, are read before the address, and written after it: the address

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 
 from aolog.record import Position
 from bridge.deliver.forwarder_options import ForwarderOptions
@@ -36,7 +35,6 @@ class Committer:
         self._source = source
         self._position = position
         self._every_s, self._disk_s = options.commit_s, options.waits.disk_s
-        self._observe = options.observe
         self._checkpoints = checkpoints
         self.committed = position()  # where the cursor is durable
         self._due_s = time.monotonic() + self._every_s
@@ -59,10 +57,7 @@ class Committer:
         self._due_s = now_s + self._every_s
         position = self._position()
         if position.address > self.committed.address:
-            steps: list[Callable[[], None]] = [
-                self._source.committing(position),
-                partial(self._observe, position),
-            ]
+            steps = [self._source.committing(position)]
             if self._checkpoints is not None:
                 steps.append(self._checkpoints())
             run = contextvars.copy_context().run  # it names the log in log lines

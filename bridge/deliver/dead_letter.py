@@ -178,25 +178,22 @@ class DeadLetterLog:
 
 class DeadLetters:
     """Sets records of a log aside. The dead-letter log is created with the first. uuid: in the stamps.
-    poison: "drop" only counts and logs the records. set_aside, dropped: how many records."""
+    poison: "drop" only counts and logs the records. since: the address of the first dead letter to read, of those
+    from before. judge: knows what was set aside, also before. set_aside, dropped: how many records. Raises what
+    Reader raises."""
 
-    def __init__(self, source: LogSource, uuid: bytes, poison: Poison) -> None:
+    def __init__(self, source: LogSource, uuid: bytes, poison: Poison, since: int = 0) -> None:
         self.path = dead_letter_path(source.reader.path, source.cursor)
         self.set_aside = self.dropped = 0
-        self._policy: Poison = poison
         self._drop = poison == "drop"
         self._failed = ""
         self._uuid = uuid
         self._storage = source.storage
         self._end_of_epoch = lru_cache(source.end_of_epoch)
         self._log = DeadLetterLog(self.path, source.storage)
-
-    def judge(self, begin: int, since: int) -> Judge:
-        """By the policy, with what was set aside before; see `known`. Raises what Reader raises."""
-        judge = Judge(self._policy)
-        if self._policy == "dead-letter":
-            judge.aside |= self.known(begin, since)
-        return judge
+        self.judge = Judge(poison)
+        if poison == "dead-letter":
+            self.judge.aside |= self.known(source.position.address, since)
 
     def known(self, begin: int, since: int) -> set[int]:
         """Addresses from `begin` on of records that were set aside before. since: the address of the
@@ -243,6 +240,7 @@ class DeadLetters:
             first.position.address,
             first.refusal.reason,
         )
+        self.judge.set_aside(asides)
         return None
 
     def close(self) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from aolog.read.reader import view_of
-from aolog.record import Lag, Position
+from aolog.record import Lag, Position, count_between
 from aolog.storage.storage import Storage
 from bridge.config.names import dead_letter_path
 from bridge.config.routing import Routing
@@ -20,11 +21,10 @@ from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.exactly_once.driver import ExactlyOnce
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.known_gaps import LossFile
-from bridge.deliver.log_delivery import AT_LEAST_ONCE
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.status import Status, done
-from bridge.deliver.transform import Transforms, View
+from bridge.deliver.transform import Transforms
 from bridge.errors import WrongSetting
 from bridge.kafka.lane import is_topic_name
 
@@ -64,10 +64,8 @@ class Forwarder:
             routing.of_log(reader.topic)
             if routing.has_transforms:
                 self._source.transforms = Transforms(routing)
-            elif options.view is not None:
-                self._source.transforms = View(options.view)
             _check_default(routing.default)
-            kind = AtLeastOnce if options.delivery == AT_LEAST_ONCE else ExactlyOnce
+            kind = AtLeastOnce if options.delivery == "at_least_once" else ExactlyOnce
             self._delivery: AtLeastOnce | ExactlyOnce = kind(
                 self._source, checkpoints, options, routing=routing, give_up=self._asked_to_stop
             )
@@ -113,17 +111,20 @@ class Forwarder:
                     report(self.status())
                 delivery.turn(now_s)
                 self._losses.save()
+            delivery.committer.finish()
             delivery.finish()
+            self._source.prune()
             status = self.status()
             self._losses.save(at_once=True)
             if report is not None:
                 report(status)
         except BaseException as error:  # noqa: BLE001 -- raised below: see bridge.kafka.client
             failure = error
-        try:
-            delivery.close()
-        finally:
-            self._source.close()
+        with ExitStack() as closing:  # in reverse order; each one, even if another raises
+            closing.callback(self._source.close)
+            closing.callback(delivery.dead.close)
+            closing.callback(delivery.producer.close)
+            closing.callback(delivery.committer.close)
         failure = failure or delivery.error()
         if failure is not None:
             try:
@@ -142,7 +143,8 @@ class Forwarder:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """How many records of each topic the cluster has acknowledged (at_least_once only)."""
+        """How many records of each topic the cluster has acknowledged. Of a replay."""
+        assert isinstance(self._delivery, AtLeastOnce)  # replays are
         return self._delivery.acknowledged_by_topic
 
     def _asked_to_stop(self) -> bool:
@@ -153,26 +155,38 @@ class Forwarder:
 
     def status(self) -> Status:
         """The present status."""
-        status, position = self._delivery.status(), self._delivery.engine.position
-        now_s = time.monotonic()
+        delivery, engine, source = self._delivery, self._delivery.engine, self._source
+        position, now_s = engine.position, time.monotonic()
+        status = delivery.status()._replace(
+            delivery=self._options.delivery,
+            reachable=delivery.connection.reachable,
+            position=position.address,
+            committed=delivery.committer.committed.address,
+            acknowledged=engine.acknowledged,
+            skipped=engine.skipped,
+            outstanding=engine.outstanding,
+            dead_lettered=delivery.dead.set_aside,
+            dropped=delivery.dead.dropped,
+            filtered=0 if source.transforms is None else source.transforms.filtered,
+        )
         since_s, before = self._rate_from
         if now_s - since_s >= _RATE_S:
             self._rate = (status.acknowledged - before) / (now_s - since_s)
             self._rate_from = (now_s, status.acknowledged)
         lag = self._lag(position)
-        unread = self._delivery.unread
+        unread = delivery.unread
         if unread is not None and (self.drain_to is None or unread.address < self.drain_to):
-            self._source.count_pruned(unread)
+            source.count_pruned(unread)
         return status._replace(
             lag_records=lag.records,
             lag_bytes=lag.bytes,
             lag_seconds=lag.seconds,
-            durable=self._source.reader.durable(),
-            lost_records=self._source.losses.records,
-            gaps=self._source.losses.gaps,
+            durable=source.reader.durable(),
+            lost_records=source.losses.records,
+            gaps=source.losses.gaps,
             rate=self._rate,
             ahead_records=self._ahead(position, done(status), lag.records),
-            limited=self._source.rate_limit.limits(now_s),
+            limited=source.rate_limit.limits(now_s),
         )
 
     def _lag(self, position: Position) -> Lag:
@@ -184,9 +198,7 @@ class Forwarder:
         if position.address >= until:
             return Lag(0, 0, 0.0)
         beyond = view_of(reader).lag(Position(until, self._until_ordinal))
-        records = None
-        if lag.records is not None and beyond.records is not None:
-            records = max(0, lag.records - beyond.records)
+        records = count_between(beyond.records, lag.records)
         return Lag(records, max(0, lag.bytes - beyond.bytes), lag.seconds)
 
     def _ahead(self, position: Position, dealt_with: int, lag_records: int | None) -> int:
@@ -219,7 +231,7 @@ def _checkpoints_of(source: LogSource, options: ForwarderOptions) -> Checkpoints
         (reader.ordinal == 0 or not reader.has_cursor_position)
         and not checkpoints.lanes
         and checkpoints.clean
-        and checkpoints.delivery == AT_LEAST_ONCE
+        and checkpoints.delivery == "at_least_once"
         and not source.storage.exists(dead_letter_path(reader.path, cursor))
     )
     if is_unused:

@@ -3,7 +3,7 @@ deliveries begin here; from here on they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -12,21 +12,19 @@ from aolog.record import Position
 from bridge.deliver.log_source import READ_BYTES_MAX, LogSource
 from bridge.deliver.partition_counts import PartitionCounts
 from bridge.deliver.router import Router
-from bridge.deliver.verdicts import Judge, Verdict
-from bridge.kafka.lane import LaneKey, Refusal
+from bridge.deliver.verdicts import Given, Judge
+from bridge.kafka.lane import Refusal
 from bridge.kafka.messages import Messages, messages_of
 
 PartitionsOf: TypeAlias = Callable[[str], PartitionCounts | Refusal | None]
 
 
 class Judged(NamedTuple):
-    """The records of a batch, in order."""
+    """A batch, and what was decided of its records."""
 
     batch: Batch
     messages: Messages
-    lanes: Sequence[LaneKey | None]  # None: for another cluster, or was set aside
-    verdicts: Mapping[int, Verdict]  # by address
-    first_ordinal: int | None  # of the first record; None if the log counts none
+    given: Given
 
 
 @dataclass(eq=False)
@@ -60,22 +58,20 @@ class Intake:
             return None
         self._batch = None
         lanes, refusals = self.router.route(batch, messages, partitions_of)
-        return Judged(
-            batch,
-            messages,
-            self.judge.without_aside(messages.addresses, lanes),
+        lanes = self.judge.without_aside(messages.addresses, lanes)
+        first = batch.frames[0]
+        given = Given(
+            messages.addresses,
+            messages.sizes,
+            lanes,
+            first.position_of(first.skip).ordinal,
             self.judge.verdicts(refusals),
-            _first_ordinal(batch),
+            messages.digests,
         )
+        return Judged(batch, messages, given)
 
     def go_to(self, position: Position) -> None:
         """Reads again from there. Not if it is there: that would count the losses before it again."""
         self._batch, self.idle = None, False
         if position.address != self.source.position.address:
             self.source.go_to(position)
-
-
-def _first_ordinal(batch: Batch) -> int | None:
-    """How many records of the log are before the batch; None if the log counts none."""
-    frame = batch.frames[0]
-    return None if frame.ordinal is None else frame.ordinal + frame.skip

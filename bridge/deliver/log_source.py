@@ -20,11 +20,12 @@ from aolog.storage.storage import Storage
 from bridge.config.names import BUFFER, REPLAY
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.rate_limit import RateLimit
+from bridge.deliver.transform import TransformedBatch
 
 if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.transform import Transforms, View
+    from bridge.deliver.transform import Transforms
     from bridge.kafka.cursor_record import CursorRecord
 
 # The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
@@ -39,7 +40,7 @@ _log = logging.getLogger("bridge")
 
 class LogSource:
     """One log. Not thread-safe, except for `prune` and what `committing` returns. Raises what Reader raises.
-    transforms: of its routes, or a replay's view; every batch is read through them."""
+    transforms: of its routes; every batch is read through them, or through a replay's view."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class LogSource:
     ) -> None:
         self.cursor = options.cursor
         self.storage = storage or Storage()
-        self.losses = losses or LogLosses()
+        self.losses = losses or LogLosses(os.fspath(path), self.cursor)
         names = cursor_names(os.fspath(path), self.storage)
         if BUFFER in names and self.cursor not in {BUFFER, REPLAY}:
             _log.warning(
@@ -60,7 +61,8 @@ class LogSource:
                 os.fspath(path),
             )
         self.reader = Reader(path, cursor=self.cursor, on_gap=self._on_gap, storage=self.storage)
-        self.transforms: Transforms | View | None = None
+        self.transforms: Transforms | None = None
+        self._view = options.view
         self.rate_limit = RateLimit(
             records_per_s=options.records_per_second,
             bytes_per_s=options.bytes_per_second,
@@ -85,12 +87,9 @@ class LogSource:
         if batch is None:
             return None
         self._record_bytes = sum(frame.size for frame in batch.frames) / len(batch)
+        if self._view is not None:
+            return TransformedBatch(batch.frames, list(map(self._view, batch)), {})
         return batch if self.transforms is None else self.transforms.batch(batch)
-
-    @property
-    def filtered(self) -> int:
-        """Records that transforms left out."""
-        return 0 if self.transforms is None else self.transforms.filtered
 
     def ordinal_at(self, address: int) -> int | None:
         """Records of the log before an address; None if unknown."""
@@ -202,5 +201,5 @@ class LogSource:
 
     def close(self) -> None:
         """Releases the cursor."""
-        self.losses.warn(at_once=True)
+        self.losses.warn()
         self.reader.close()

@@ -4,14 +4,14 @@ those that its cursor has lost in all processes, which LossFile keeps."""
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from copy import deepcopy
 
 from aolog import Gap
 from aolog.errors import records_lost
 from aolog.record import both
-from aolog.write.pruned_unread import WARN_EVERY_S
+from aolog.write.pruned_unread import PrunedUnread
+from bridge.config.names import BRIDGE
 from bridge.deliver.known_gaps import KnownGaps
 from bridge.kafka.telemetry import LOST
 
@@ -20,14 +20,14 @@ _DAMAGED_MAX = 50  # a status has no more
 
 
 class LogLosses(KnownGaps):
-    """The gaps met since the process started. ever: those of all processes, as far as they are known here."""
+    """The gaps met since the process started. ever: those of all processes, as far as they are known here. path,
+    cursor: for log lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "", cursor: str = BRIDGE) -> None:
         super().__init__()
         self.ever = KnownGaps()
-        self._pruned: Gap | None = None  # all that retention removed
-        self._unlogged: Gap | None = None
-        self._quiet_until_s = 0.0
+        self._cursor = cursor
+        self._unread = PrunedUnread(path)
 
     @property
     def damaged(self) -> tuple[tuple[int, int], ...]:
@@ -67,29 +67,18 @@ class LogLosses(KnownGaps):
     def pruned(self, lost: Iterable[tuple[Gap, int | None]]) -> None:
         """Counts unread records that retention has removed: gaps, each with the records of the log
         before it. Logs them at once, and then what follows at most once a minute."""
+        unread: Gap | None = None
         for gap, ordinal in lost:
             before = self.records
             if self.add(gap, ordinal):
                 new = None if gap.records_lost is None else self.records - before
-                part = gap._replace(records_lost=new)
-                self._unlogged, self._pruned = both(self._unlogged, part), both(self._pruned, part)
-        self.warn()
+                unread = both(unread, gap._replace(records_lost=new))
+        self._unread.add({} if unread is None else {self._cursor: unread})
+        self._unread.warn()
 
-    def warn(self, *, at_once: bool = False) -> None:
-        """Logs counted losses that are not logged yet, if that is due: how many, and the range and the
-        number of all so far. Gaps are met in any order, so the ranges of two lines would overlap."""
-        gap, whole, now_s = self._unlogged, self._pruned, time.monotonic()
-        if gap is None or whole is None or (now_s < self._quiet_until_s and not at_once):
-            return
-        self._unlogged, self._quiet_until_s = None, now_s + WARN_EVERY_S
-        _log.warning(
-            "retention removed %s before they were delivered; %s lost so far, addresses %d to %d",
-            records_lost(gap.records_lost),
-            "an unknown number" if whole.records_lost is None else f"{whole.records_lost:,}",
-            whole.begin,
-            whole.end,
-            extra={"event": "records_pruned"},
-        )
+    def warn(self) -> None:
+        """Logs what is counted and not logged yet."""
+        self._unread.warn(at_once=True)
 
     def check(self, path: str) -> None:
         """Raises GapFound if there are any. Intact records were delivered."""

@@ -3,8 +3,7 @@
 The router chooses a record's partition by their number. So the number never changes for a record that
 was sent, or may have been: what a lane is known to hold is known of the records that this number gives
 it. A topic that grows is used with its new number from an address on that nothing sent has reached (see
-at_least_once.topics); the records before that address keep the old one. Several growths are several
-steps, and a step is dropped once the cursor has passed its records.
+at_least_once.topics); the records before that address keep the old one. Each growth is one step more.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
-
-_END = 1 << 64  # after every address
 
 
 class PartitionCounts(NamedTuple):
@@ -52,13 +49,6 @@ class PartitionCounts(NamedTuple):
         last = self.steps[-1][0]
         kept = self.steps if address > last else self.steps[:-1]
         return PartitionCounts((*kept, (max(address, last), partitions)))
-
-    def since(self, address: int) -> PartitionCounts:
-        """Without the steps that concern only records before the address."""
-        ends = [end for end, _ in self.steps[1:]] + [_END]
-        return PartitionCounts(
-            tuple(step for step, end in zip(self.steps, ends, strict=True) if end > address)
-        )
 
     def parts(self, addresses: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Ranges [begin, end) of indices of these increasing addresses, each with its number."""

@@ -48,44 +48,14 @@ class _ByKey(dict["bytes | None", "LaneKey"]):
         return found
 
 
-class Partitioner:
-    """For one log, and one thread. source: the UUID that chooses the partition of records without a key."""
-
-    def __init__(self, source: bytes) -> None:
-        self._source = source
-        self._by_key: dict[tuple[str, int], _ByKey] = {}
-
-    def lanes(
-        self, to: Destination, partitions: int, keys: Keys, addresses: Sequence[int]
-    ) -> list[LaneKey]:
-        """The lanes of records with these keys and addresses, in a topic of so many partitions. A
-        partition that was chosen by number may not exist."""
-        topic = to.topic
-        assert topic is not None
-        if to.partition == "key":
-            return list(map(self._of_topic(topic, partitions).__getitem__, keys))
-        if to.partition == "round-robin":
-            all_lanes = [(topic, partition) for partition in range(partitions)]
-            return [all_lanes[partition_of_address(a, partitions)] for a in addresses]
-        return [(topic, to.partition)] * len(addresses)
-
-    def _of_topic(self, topic: str, partitions: int) -> _ByKey:
-        if sum(map(len, self._by_key.values())) > _KEYS_REMEMBERED:
-            self._by_key.clear()
-        known = self._by_key.get((topic, partitions))
-        if known is None:
-            lanes = [(topic, partition) for partition in range(partitions)]
-            known = self._by_key[topic, partitions] = _ByKey(lanes, self._source)
-        return known
-
-
 class Router:
-    """For one log and cluster, and one thread. source: as of Partitioner."""
+    """For one log and cluster, and one thread. source: the UUID that chooses the partition of records without a key."""
 
     def __init__(self, routing: Routing, admission: Admission, source: bytes) -> None:
         self._routing = routing
         self._admission = admission
-        self._partitioner = Partitioner(source)
+        self._source = source
+        self._by_key: dict[tuple[str, int], _ByKey] = {}
 
     def topics(self, messages: Messages) -> set[str]:
         """The destinations of the records, except those for another cluster."""
@@ -122,7 +92,7 @@ class Router:
                     lanes: list[LaneKey] = []
                     for begin, end, partitions in found.parts(addresses):
                         part = keys[begin:end], addresses[begin:end]
-                        lanes += self._partitioner.lanes(to, partitions, *part)
+                        lanes += self.lanes(to, partitions, *part)
                     return lanes
                 lane = lane[0], to.partition
                 reason = f"there is no partition {to.partition} in topic {to.topic!r}"
@@ -133,6 +103,29 @@ class Router:
 
         lanes = lanes_by_topic(messages.topics, messages.keys, messages.addresses, lanes_of)
         return lanes, self._admission.times.refusals(messages, lanes, now_ms) | refusals
+
+    def lanes(
+        self, to: Destination, partitions: int, keys: Keys, addresses: Sequence[int]
+    ) -> list[LaneKey]:
+        """The lanes of records with these keys and addresses, in a topic of so many partitions. A
+        partition that was chosen by number may not exist."""
+        topic = to.topic
+        assert topic is not None
+        if to.partition == "key":
+            return list(map(self._of_topic(topic, partitions).__getitem__, keys))
+        if to.partition == "round-robin":
+            all_lanes = [(topic, partition) for partition in range(partitions)]
+            return [all_lanes[partition_of_address(a, partitions)] for a in addresses]
+        return [(topic, to.partition)] * len(addresses)
+
+    def _of_topic(self, topic: str, partitions: int) -> _ByKey:
+        if sum(map(len, self._by_key.values())) > _KEYS_REMEMBERED:
+            self._by_key.clear()
+        known = self._by_key.get((topic, partitions))
+        if known is None:
+            lanes = [(topic, partition) for partition in range(partitions)]
+            known = self._by_key[topic, partitions] = _ByKey(lanes, self._source)
+        return known
 
 
 def _names(topics: Sequence[str | None]) -> set[str | None]:

@@ -8,6 +8,7 @@ never sent.
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog import Gap, Reader
@@ -52,23 +53,20 @@ def address_in_kafka(path: str, where: str, options: ForwarderOptions) -> int:
     """The address of the record at TOPIC/PARTITION@OFFSET. Raises UsageError for other text, or if no
     record of this log is there; DestinationError if the cluster does not answer."""
     match = _KAFKA.fullmatch(where)
-    if match is None:
-        raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
-    lane, offset = (match["topic"], int(match["partition"])), int(match["offset"])
-    if lane[1] >= 2**31 or offset >= 2**63:  # Kafka's limits
+    # Kafka's limits: the client takes no larger numbers.
+    if match is None or int(match["partition"]) >= 2**31 or int(match["offset"]) >= 2**63:
         raise UsageError(f"{where!r} is not TOPIC/PARTITION@OFFSET")
     with Reader(path) as log:
         source = Checkpoints.load(log.path, options.cursor, Storage(), log.topic_uuid).source
     servers = options.bootstrap_servers
     settings = {"bootstrap.servers": servers, **options.settings}
-    reader = ReadBack(settings, bool, purpose=_PURPOSE)
+    lane = match["topic"], int(match["partition"])
     try:
-        message = reader.message_from(lane, offset)
+        with closing(ReadBack(settings, bool, purpose=_PURPOSE)) as reader:
+            message = reader.message_from(lane, int(match["offset"]))
     except Unanswered as error:
         hint = "grant Read on the topic" if isinstance(error, ReadForbidden) else "try again later"
         raise DestinationError(f"{where} at {servers}: {error}", hint=hint) from error
-    finally:
-        reader.close()
     stamp = None if message is None else stamp_of(message)
     if stamp is None or stamp.topic_uuid != source:
         raise UsageError(

@@ -34,16 +34,16 @@ class WaitingLane(TypedDict):
 
 
 class Status(NamedTuple):
-    """A moment in a forwarder's life. The delivery fills it in; the forwarder adds lag, losses, rate, ahead_records
-    and durable. Counts of records are since the start; losses since the process started."""
+    """A moment in a forwarder's life. The delivery fills in what only it knows; the forwarder the rest. Counts of
+    records are since the start; losses since the process started."""
 
     state: str  # of the delivery's state machine, or `blocked`; supervise.status translates it for users
-    reachable: bool
-    position: int  # address of the first record that is not acknowledged
-    committed: int  # address of the cursor
-    acknowledged: int  # with exactly_once: committed
-    skipped: int  # they were in Kafka already
-    outstanding: int  # records that were sent and are not acknowledged
+    reachable: bool = False
+    position: int = 0  # address of the first record that is not acknowledged
+    committed: int = 0  # address of the cursor
+    acknowledged: int = 0  # with exactly_once: committed
+    skipped: int = 0  # they were in Kafka already
+    outstanding: int = 0  # records that were sent and are not acknowledged
     lag_records: int | None = None  # after the position, as are lag_bytes and lag_seconds
     lag_bytes: int = 0
     lag_seconds: float | None = None

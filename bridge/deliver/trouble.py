@@ -1,5 +1,6 @@
-"""Why a delivery does not go on, in log lines: a TroubleLog for the connection, a StallWatch for lanes.
-Both deliveries have one of each. `bridge.kafka.stalls` defines a stall.
+"""Why a delivery does not go on. In log lines: a TroubleLog for the connection, a StallWatch for lanes; both
+deliveries have one of each. As an error, once it ends before a record: `undeliverable`.
+`bridge.kafka.stalls` defines a stall.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 
+from bridge.errors import Undeliverable
 from bridge.kafka.connection import Connection
-from bridge.kafka.lane import NO_PARTITION, LaneKey
+from bridge.kafka.error_table import advice
+from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal
 from bridge.kafka.stalls import ASK_WHY_S, Stall, Stalls, in_words
 
 _log = logging.getLogger("bridge")
+SET_ASIDE = "start with --poison dead-letter"  # what the operator can do about poison
 _AGAIN_S = 60.0
 _VARYING = re.compile(r" \(after [^()]*\)|\d+")  # the client's times, and counts of records
 
@@ -70,3 +74,18 @@ class StallWatch:
         elif self._connection.reachable:
             self.too_few = self._connection.topic_settings.too_few_in_sync(topics, now_s)
         return bool(asking) and self._connection.reachable
+
+
+def undeliverable(
+    path: str, refusal: Refusal, address: int, *, instead: str = SET_ASIDE, **details: object
+) -> Undeliverable:
+    """Of a delivery that waits before a record. instead: what else the operator can do about poison."""
+    first = advice(refusal.code)
+    return Undeliverable(
+        f"the record at address {address} cannot be delivered: {refusal.reason}",
+        hint=f"{first}; or {instead}" if refusal.is_poison else first,
+        path=path,
+        address=address,
+        refusal=refusal.code,
+        **details,
+    )

@@ -3,8 +3,8 @@ was refused before it was sent (by the router, a limit, a transform) or after (b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from aolog.record import Position
@@ -20,18 +20,27 @@ class Aside(NamedTuple):
     refusal: Refusal
 
 
-class Fate(Enum):
-    """Of a refused record. A record without a verdict is sent."""
-
-    ASIDE = "it is set aside, or dropped, and its lane goes on"
-    STOP = "its lane stops before it; exactly once, all of the log"
-
-
 class Verdict(NamedTuple):
-    """And its reason."""
+    """What becomes of a refused record. A record without a verdict is sent."""
 
-    fate: Fate
     refusal: Refusal
+    stops: bool  # its lane (exactly once: all of the log) stops before it; else it is set aside, or dropped
+
+
+class Given(NamedTuple):
+    """The records of a batch, in order, and what was decided of them."""
+
+    addresses: Sequence[int]
+    sizes: array[int]  # i64
+    lanes: Sequence[LaneKey | None]  # None: for another cluster, or was set aside
+    first_ordinal: int | None  # of the first record; None if the log counts none
+    verdicts: Mapping[int, Verdict]  # by address
+    digests: Callable[[], Sequence[int]] = list  # see Messages.digests
+
+    def position(self, i: int) -> Position:
+        """The position of the record at i."""
+        first = self.first_ordinal
+        return Position(self.addresses[i], None if first is None else first + i)
 
 
 class Judge:
@@ -42,14 +51,14 @@ class Judge:
         self._policy = policy
         self._refusals: dict[int, Refusal] = {}  # of records that were sent, by address
 
-    def fate(self, refusal: Refusal) -> Fate:
-        """What becomes of a record with this refusal."""
-        return Fate.ASIDE if refusal.is_poison and self._policy != "stop" else Fate.STOP
+    def stops(self, refusal: Refusal) -> bool:
+        """Whether a lane stops before a record with this refusal; else the record is set aside, or dropped."""
+        return self._policy == "stop" or not refusal.is_poison
 
     def verdicts(self, found: Mapping[int, Refusal]) -> dict[int, Verdict]:
         """Of all records that are known to be refused, by address. found: those of a batch, not sent yet."""
         refusals = {**self._refusals, **found}
-        return {at: Verdict(self.fate(refusal), refusal) for at, refusal in refusals.items()}
+        return {at: Verdict(refusal, self.stops(refusal)) for at, refusal in refusals.items()}
 
     def without_aside(
         self, addresses: Sequence[int], lanes: Sequence[LaneKey | None]

@@ -55,6 +55,8 @@ class IdempotentProducer:
         self._kept.end(answered=self.connection.close())
         self._events.clear()
 
+    close = disconnect
+
     def reporting(self, lane: LaneKey, address: int, time_ms: int) -> Callback:
         """The callback for the record that reports for its lane; `poll` gives what it reports."""
         return partial(self._on_delivery, self.connection.generation, lane, address, time_ms)

@@ -13,10 +13,9 @@ from bridge.config.routing import Routing, Rule
 from bridge.config.settings import Stamps, stamps
 from bridge.deliver.checkpoints import Checkpoints
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.forwarder_options import OPTIONS, ForwarderOptions
+from bridge.deliver.forwarder_options import OPTIONS, USUAL, ForwarderOptions, Waits
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.rate_limit import RateLimit
-from bridge.deliver.waits import USUAL, Waits
 from bridge.errors import OtherCluster
 
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from aolog.errors import AologError
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.log_delivery import EXACTLY_ONCE
 from bridge.deliver.log_lines import naming
 from bridge.deliver.trouble import TroubleLog
 from bridge.errors import CursorTopicUnfit, DestinationError, NotIsolated
@@ -150,7 +149,7 @@ class StartProofs:
     def look(self, options: Mapping[str, ClusterOptions]) -> None:
         """Proves these clusters, and waits for none. One that is not among them, or has other options now, is
         forgotten."""
-        wanted = {n: each for n, each in options.items() if each.base.delivery == EXACTLY_ONCE}
+        wanted = {n: each for n, each in options.items() if each.base.delivery == "exactly_once"}
         for name, proof in list(self._begun.items()):
             if wanted.get(name) != proof.of:
                 proof.ended.set()

@@ -18,9 +18,9 @@ from typing import Literal
 
 from aolog.errors import NotALog, UsageError
 from bridge.config.models import Config
+from bridge.deliver.forwarder_options import USUAL, Waits
 from bridge.deliver.rate_limit import RateLimit
 from bridge.deliver.seek import Moved
-from bridge.deliver.waits import USUAL, Waits
 from bridge.kafka.client_limits import LOG_BYTES_MAX
 from bridge.supervise.assignment import Assignment, Key
 from bridge.supervise.cluster_options import ClusterOptions, cluster_options

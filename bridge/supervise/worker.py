@@ -60,7 +60,7 @@ class Worker:
     turns: Turns
     fail_fast: bool = False  # see Supervisor, which raises its failure: not logged here
     totals: Counter[str] = field(default_factory=Counter)
-    losses: LogLosses = field(default_factory=LogLosses)  # over all runs, which may meet gaps again
+    losses: LogLosses = field(init=False)  # over all runs, which may meet gaps again
     lost: tuple[int, int] = (0, 0)  # of `losses`: records and gaps when `status` or `lag` was taken
     error: BaseException | None = None
     last_error: str | None = None
@@ -74,6 +74,9 @@ class Worker:
     cut_off: bool | None = None  # see LogStatus; None before the first run
     # Held while values that are shown together change.
     counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.losses = LogLosses(self.path, self.options.base.cursor)
 
     # --- the supervisor's side ----------------------------------------------------------------
 
@@ -186,7 +189,7 @@ class Worker:
     def log_losses(self) -> None:
         """Logs the losses that are not logged yet, also of a thread that did not stop in time."""
         with naming(self.name):
-            self.losses.warn(at_once=True)
+            self.losses.warn()
 
     def _log_failure(self, error: BaseException) -> None:
         what = "waits for a reload or a restart"

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from aolog.record import Position
 from bridge.deliver.forwarder import Forwarder
-from bridge.deliver.forwarder_options import ForwarderOptions
+from bridge.deliver.forwarder_options import ForwarderOptions, Waits
+from bridge.deliver.log_source import LogSource
 from bridge.deliver.status import Status
-from bridge.deliver.waits import Waits
 from bridge.kafka.embedded import EmbeddedBroker
 from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.brokers import TOPIC
@@ -74,20 +75,34 @@ def committed() -> dict[str, list[int]]:
 
 @pytest.fixture
 def forward(
-    broker: EmbeddedBroker, log: Path, committed: dict[str, list[int]]
+    broker: EmbeddedBroker,
+    log: Path,
+    committed: dict[str, list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Forward]:
-    """Starts a forwarder on the log; whatever becomes of it, each commit is checked: nothing
-    before the cursor is missing from the broker."""
+    """Starts a forwarder on the log; whatever becomes of it, each commit is checked: the cursor
+    never goes back."""
     runs: list[Run] = []
+    committing = LogSource.committing
+
+    def observed(source: LogSource, position: Position) -> Callable[[], None]:
+        commit = committing(source, position)
+
+        def commits() -> None:
+            commit()
+            name = f"{source.reader.path} {source.cursor}"
+            committed.setdefault(name, []).append(position.address)
+
+        return commits
+
+    monkeypatch.setattr(LogSource, "committing", observed)
 
     def start(path: Path = log, **options: Any) -> Run:
-        name = f"{path} {options.get('cursor', 'bridge')}"
         options = {
             "topic": TOPIC,
             "bootstrap_servers": broker.bootstrap_servers,
             "commit_s": 0.05,
             "waits": WAITS,
-            "observe": lambda position: committed.setdefault(name, []).append(position.address),
             **options,
         }
         run = Run(forwarder(path, **options))

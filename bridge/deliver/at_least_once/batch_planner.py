@@ -11,45 +11,19 @@ one.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aolog.format.native.speed import groups, total
 from aolog.record import Position
 from bridge.deliver.at_least_once.lanes import Lane, Mark
-from bridge.deliver.verdicts import Aside, Fate, Verdict
+from bridge.deliver.verdicts import Aside, Given
 
 if TYPE_CHECKING:
-    from bridge.deliver.intake import Judged
     from bridge.kafka.lane import LaneKey
 
 MARK_EVERY = 1024  # measured: every 256th costs 40 ns a record more, and each more than a record
-
-
-class Given(NamedTuple):
-    """The records of a batch, in order."""
-
-    addresses: Sequence[int]
-    sizes: array[int]  # i64
-    lanes: Sequence[LaneKey | None]  # see Judged, also for the next two
-    first_ordinal: int | None
-    verdicts: Mapping[int, Verdict]
-    digests: Callable[[], Sequence[int]] = list  # see Messages.digests
-
-    @classmethod
-    def of(cls, judged: Judged) -> Given:
-        """What the engine needs to know of a batch."""
-        messages, lanes, first = judged.messages, judged.lanes, judged.first_ordinal
-        return cls(
-            messages.addresses, messages.sizes, lanes, first, judged.verdicts, messages.digests
-        )
-
-    def position(self, i: int) -> Position:
-        """The position of the record at i."""
-        first = self.first_ordinal
-        return Position(self.addresses[i], None if first is None else first + i)
 
 
 @dataclass(slots=True)
@@ -123,7 +97,7 @@ def _taken(
             taken.append(i)
             continue
         refused = Aside(given.position(i), key, verdict.refusal)
-        if verdict.fate is Fate.STOP:
+        if verdict.stops:
             planned.left[key] = refused.position
             planned.stops.append(refused)
             break

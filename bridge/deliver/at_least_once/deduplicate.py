@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.checkpoints import FROM_END, Checkpoint
-from bridge.deliver.waits import Waits
+from bridge.deliver.forwarder_options import Waits
 from bridge.errors import ReadForbidden, Unanswered
 from bridge.kafka.consumed import stamp_of
 from bridge.kafka.error_table import NO_READ
@@ -60,22 +60,19 @@ class Wanted(NamedTuple):
 
 class _Questions:
     """Asks leaders about lanes. A leader that did not answer, and a topic that the bridge may not
-    read, are not asked again: their other lanes are silent at once. Raises Unanswered."""
+    read, are not asked again: their other lanes are silent at once. leaders: by topic, none if it does not
+    exist. Raises Unanswered."""
 
     def __init__(self, reader: ReadBack, lanes: Iterable[LaneKey]) -> None:
         self.silent: dict[LaneKey, Refusal] = {}
         topics = sorted({topic for topic, _ in lanes})
-        self._leaders = {topic: reader.leaders(topic) for topic in topics}
+        self.leaders = {topic: reader.leaders(topic) for topic in topics}
         self._away = {-1: no_answer("no broker leads it")}
         self._unreadable: dict[str, Refusal] = {}
 
-    def exists(self, topic: str) -> bool:
-        """Whether the topic exists."""
-        return bool(self._leaders[topic])
-
     def ask(self, lane: LaneKey, question: Callable[[], None]) -> bool:
         """Whether the question was answered; otherwise the lane is silent."""
-        leader = self._leaders[lane[0]].get(lane[1], -1)
+        leader = self.leaders[lane[0]].get(lane[1], -1)
         why = self._unreadable.get(lane[0]) or self._away.get(leader)
         if why is None:
             try:
@@ -109,7 +106,7 @@ def read_back(
     request has arrived. Lanes of topics that do not exist are missing in the answer. Raises Unanswered, and
     ToldToStop."""
     questions = _Questions(reader, lanes)
-    lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.exists(key[0])}
+    lanes = {key: checkpoint for key, checkpoint in lanes.items() if questions.leaders[key[0]]}
     most = max(FOUND_MIN, FOUND_MAX // max(1, len(lanes)))
     found = {key: Found(wanted.held[key]) for key in lanes}
     seen: dict[LaneKey, int] = {}

@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from itertools import islice
 from typing import TypeVar
 
@@ -19,7 +18,6 @@ from aolog.errors import StorageError, SyncFailed, counted
 from aolog.read.batch import Batch
 from aolog.record import Position
 from bridge.config.routing import Routing
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.lane_reports import LaneReports
 from bridge.deliver.at_least_once.sender import Sender
@@ -29,11 +27,10 @@ from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.intake import Intake, PartitionsOf
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, SET_ASIDE, undeliverable
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import LANES_MAX, Status
-from bridge.deliver.trouble import StallWatch, TroubleLog, late
+from bridge.deliver.trouble import SET_ASIDE, StallWatch, TroubleLog, late, undeliverable
 from bridge.errors import DestinationError, Unanswered
 from bridge.kafka.client import ToldToStop
 from bridge.kafka.error_table import Kind, advice, kind_of
@@ -50,7 +47,7 @@ _REPLAY_INSTEAD = "pass it with --poison drop"
 
 class AtLeastOnce:
     """See the module. One thread calls it. engine: decides what it does. routing: of the log. give_up: called
-    now and then in long questions; True ends them."""
+    now and then in long questions; True ends them. committer, producer, dead: the forwarder closes them."""
 
     def __init__(
         self,
@@ -67,13 +64,13 @@ class AtLeastOnce:
         self._waits = options.waits
         self._reads_back, self._drops = options.read_back, options.poison == "drop"
         self._take_cursor(routing)
-        self._producer = IdempotentProducer(
+        self.producer = IdempotentProducer(
             options.bootstrap_servers,
             options.client_settings(),
             options.terms(checkpoints.cluster),
             kept_bytes_max=options.in_flight_bytes // 2,
         )
-        self._connection = self._producer.connection
+        self.connection = self.producer.connection
         self.engine = Engine(
             source.position,
             now_s=time.monotonic(),
@@ -82,23 +79,22 @@ class AtLeastOnce:
             bytes_max=options.in_flight_bytes,
             in_doubt=not checkpoints.clean,
         )
-        self._committer = Committer(source, lambda: self.engine.position, options, self._saving)
-        self._dead = DeadLetters(source, checkpoints.source, options.poison)
-        self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
+        self.committer = Committer(source, lambda: self.engine.position, options, self._saving)
+        self.dead = DeadLetters(source, checkpoints.source, options.poison, checkpoints.aside_from)
+        self._judge = self.dead.judge
         self._judge.aside.update(*(of.dropped for of in checkpoints.lanes.values()))
         self._topics = Topics(
-            self._connection,
+            self.connection,
             self.engine,
             checkpoints,
-            self._committer,
             self._judge,
             options.waits,
             log_end=source.reader.end,
             give_up=give_up,
         )
-        router = Router(routing, self._connection.admission, options.keyless or checkpoints.source)
+        router = Router(routing, self.connection.admission, options.keyless or checkpoints.source)
         self._intake = Intake(source, router, self._judge, self._find, uuid=checkpoints.source)
-        self._sender = Sender(self._producer)
+        self._sender = Sender(self.producer)
         self._batch: Batch | None = None  # the last one, if some of its records are to be set aside
         self._idle = False  # the last read found no batch
         replays = options.until is not None or options.view is not None
@@ -106,7 +102,7 @@ class AtLeastOnce:
         self._reports = LaneReports(self.engine.lanes, self._topics, again)
         self._instead = _REPLAY_INSTEAD if replays else SET_ASIDE
         self._draining = self._has_producer = self._has_read_back = False
-        self._watch = StallWatch(self._connection, self._low)
+        self._watch = StallWatch(self.connection, self._low)
         self._trouble = TroubleLog()
         self._logged: str | None = None  # the last failure that has a log line of its own
 
@@ -127,8 +123,8 @@ class AtLeastOnce:
                 begin,
             )
         checkpoints.reroute(routing, reader.tell())
-        if checkpoints.delivery != AT_LEAST_ONCE or not reader.has_cursor_position:
-            checkpoints.delivery = AT_LEAST_ONCE
+        if checkpoints.delivery != "at_least_once" or not reader.has_cursor_position:
+            checkpoints.delivery = "at_least_once"
             checkpoints.save()  # before the cursor exists: otherwise a crash would count as lost
         reader.commit()
 
@@ -142,9 +138,9 @@ class AtLeastOnce:
     def turn(self, now_s: float) -> None:
         """One round: time, events of the cluster, new records. Waits for Waits.idle_s at most."""
         engine, sender = self.engine, self._sender
-        self._committer.go_on()
+        self.committer.go_on()
         engine.tick(now_s)
-        if engine.state is State.STOPPING and not self._connection.reachable:
+        if engine.state is State.STOPPING and not self.connection.reachable:
             engine.failed("no broker is connected", now_s=now_s)  # no answer will come
         self._follow()
         if engine.over:
@@ -152,12 +148,12 @@ class AtLeastOnce:
         self._reports.log_stopped()
         self._watch.look(now_s)
         is_idle = self._idle and not engine.outstanding
-        is_connected = engine.state is State.SENDING and self._connection.reachable
+        is_connected = engine.state is State.SENDING and self.connection.reachable
         if is_connected and (is_idle or not engine.backoff.attempts):
             self._trouble.over()
         busy = bool(engine.outstanding or sender.waiting)
         wants_more = engine.wants_batch and not sender.waiting and not self._idle
-        for event in self._producer.poll(self._waits.busy_s if busy and not wants_more else 0):
+        for event in self.producer.poll(self._waits.busy_s if busy and not wants_more else 0):
             self._take(event)
             self._follow()
         self._send(now_s, busy=busy)
@@ -174,7 +170,7 @@ class AtLeastOnce:
         elif (pause_s := self._source.rate_limit.wait_s(now_s)) > 0:
             if not busy:
                 time.sleep(min(pause_s, wait_s))
-        elif engine.wants_batch and (self._connection.reachable or not engine.outstanding):
+        elif engine.wants_batch and (self.connection.reachable or not engine.outstanding):
             self._read(0.0 if busy else wait_s)
         elif not busy:
             time.sleep(wait_s)
@@ -192,7 +188,7 @@ class AtLeastOnce:
                     source.go_to(engine.frontier)
                 engine.nothing_read(source.position)
             return
-        planned = engine.admit(Given.of(judged), source.position, now_s=now_s)
+        planned = engine.admit(judged.given, source.position, now_s=now_s)
         self._batch = judged.batch if engine.pending else None
         self._sender.take(judged, planned)
         size = sum(mark.bytes for _, mark in planned.marks)
@@ -208,8 +204,7 @@ class AtLeastOnce:
             self._blame(reason, code, None, [address], time.monotonic())
 
     def _find(self, topics: Collection[str]) -> PartitionsOf | None:
-        found = self._ask(lambda: self._topics.read_back_new(topics))
-        return self._topics.partitions if found else None
+        return self._ask(lambda: self._topics.read_back_new(topics))
 
     def _ask(self, question: Callable[[], _T]) -> _T | None:
         """Asks a question of the topics; None: it was not answered."""
@@ -221,13 +216,13 @@ class AtLeastOnce:
             raise
         except (Unanswered, StorageError) as error:
             reason = str(error)
-        self.engine.failed(self._connection.unanswered(reason), now_s=time.monotonic())
+        self.engine.failed(self.connection.unanswered(reason), now_s=time.monotonic())
         return None
 
     def reopen(self) -> None:
         """Retries lanes that wait for somebody to act."""
         self._topics.hurry()
-        self._connection.topic_settings.forget()
+        self.connection.topic_settings.forget()
         self._judge.ask_again()
         for key in self.engine.reopen():
             _log.info("retrying %s", lane_name(key), extra={"event": "lane_reopened"})
@@ -242,40 +237,27 @@ class AtLeastOnce:
         return self._idle and self.engine.stopped_short  # the rest cannot be sent
 
     def finish(self) -> None:
-        """Once it is over: saves the last cursor and checkpoints."""
-        self._committer.finish()
+        """Once it is over, and its last cursor is durable: saves the last checkpoints."""
         engine = self.engine
         under_way = engine.outstanding > 0 or engine.in_doubt or engine.compares
         self._checkpoints.clean = engine.state is State.STOPPED and not under_way
         self._saving()()
-        self._source.prune()
 
     def error(self) -> DestinationError | None:
         """Which record a drain left: some lanes did not drain."""
         standing = self.engine.lanes.standing
         if not self._draining or self._give_up() or not standing:
             return None
-        places = [
-            (lane.waits_from, key, lane.closed)
-            for key, lane in standing.items()
-            if lane.waits_from is not None and lane.closed is not None
-        ]
-        waits_from, key, refusal = min(places, key=lambda place: place[0].address)
+        lane = min(standing, key=lambda each: standing[each][0].address)
+        at, refusal = standing[lane]
         return undeliverable(
             self._source.reader.path,
             refusal,
-            waits_from.address,
+            at.address,
             instead=self._instead,
             lanes=len(standing),
-            topic=key[0],
+            topic=lane[0],
         )
-
-    def close(self) -> None:
-        """Leaves the cluster."""
-        with ExitStack() as stack:  # in reverse order; each one, even if another raises
-            stack.callback(self._dead.close)
-            stack.callback(self._producer.disconnect)
-            stack.callback(self._committer.close)
 
     # --- status -------------------------------------------------------------------------------
 
@@ -288,25 +270,15 @@ class AtLeastOnce:
         return +topics
 
     def status(self) -> Status:
-        """The present state: the delivery's part. The forwarder adds what it reads from the log."""
-        engine, connection, dead = self.engine, self._connection, self._dead
+        """The present state: what only the delivery knows."""
+        engine = self.engine
         stalled = self._watch.stalls.now(time.monotonic())
         waiting = (w for w in self._reports.waiting() if not self._topics.may_come(w["topic"]))
         first = next(waiting, None)
         waits = self._watch.too_few or late(stalled) or (first and first["reason"])
         return Status(
-            delivery=AT_LEAST_ONCE,
             state=engine.state.value,
-            reachable=connection.reachable,
-            position=engine.position.address,
-            committed=self._committer.committed.address,
-            acknowledged=engine.acknowledged,
-            skipped=engine.skipped,
-            outstanding=engine.outstanding,
-            error=connection.trouble(engine.failure) or waits,
-            dead_lettered=dead.set_aside,
-            dropped=dead.dropped,
-            filtered=self._source.filtered,
+            error=self.connection.trouble(engine.failure) or waits,
             standing=len(engine.lanes.standing),
             held_back=sum(lane.waits_from is not None for lane in engine.lanes.values()),
             stalled=tuple(stalled),
@@ -346,8 +318,8 @@ class AtLeastOnce:
         of_lane, named = None if lane is None else engine.lanes.get(lane), len(event.named)
         if of_lane is not None and of_lane.records == 1:
             named = 1
-            self._connection.refused_alone(event, of_lane.waits_s(now_s))
-        if self._connection.learn({lane[0]} if lane else in_flight):
+            self.connection.refused_alone(event, of_lane.waits_s(now_s))
+        if self.connection.learn({lane[0]} if lane else in_flight):
             _log.info("%s rejected a request: %s", where, event.reason)
             engine.again(event.reason, now_s=now_s)
             return
@@ -380,14 +352,13 @@ class AtLeastOnce:
     def _set_aside(self) -> None:
         engine = self.engine
         assert self._batch is not None
-        reason = self._dead.take(engine.pending, self._batch)
+        reason = self.dead.take(engine.pending, self._batch)
         if reason is not None:
             self._logged = reason
             engine.failed(reason, now_s=time.monotonic())
             return
         if self._drops:  # dead letters are durable elsewhere
             self._checkpoints.drop(engine.pending)
-        self._judge.set_aside(engine.pending)
         engine.set_aside()
         self._queue()
 
@@ -404,7 +375,7 @@ class AtLeastOnce:
         """Makes a producer. If records may have been in flight, reads back what arrived."""
         checkpoints = self._checkpoints
         self._has_producer = True
-        self._producer.connect(careful=self.engine.careful)
+        self.producer.connect(careful=self.engine.careful)
         self._topics.connecting()
         if not checkpoints.lanes or (self._has_read_back and not self.engine.in_doubt):
             self.engine.connected()
@@ -431,6 +402,6 @@ class AtLeastOnce:
             and engine.failure not in {None, self._logged}
         ):
             self._trouble.say(str(engine.failure), time.monotonic())
-        self._producer.disconnect()
+        self.producer.disconnect()
         self._sender.forget()
         self._idle = False

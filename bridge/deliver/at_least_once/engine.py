@@ -50,12 +50,12 @@ from enum import Enum
 
 from aolog.record import Position
 from aolog.write.options import BATCH_BYTES
-from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, Planned, plan
+from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Planned, plan
 from bridge.deliver.at_least_once.found import Copies, Found, compare, conclude
 from bridge.deliver.at_least_once.lanes import UNBOUNDED, Lane, Lanes, least
 from bridge.deliver.at_least_once.window import Window
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.verdicts import Aside
+from bridge.deliver.verdicts import Aside, Given
 from bridge.kafka.client_limits import LOG_BYTES_MAX
 from bridge.kafka.error_table import names_records
 from bridge.kafka.lane import NO_PARTITION, LaneKey, Refusal

@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from aolog.format.native.speed import groups
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.lanes import Lane
+from bridge.deliver.verdicts import Given
 from bridge.kafka.lane import LaneKey
 
 

@@ -51,13 +51,13 @@ class LaneReports:
         """One line for each lane that has stopped. Topics logs missing topics."""
         standing = self._lanes.standing
         for key in standing.keys() - self._stopped:
-            lane = standing[key]
-            if lane.closed is not None and lane.waits_from is not None and key not in self._topics:
+            at, refusal = standing[key]
+            if key not in self._topics:
                 _log.warning(
                     "%s; %s",
-                    _waits(key, "stopped before", lane.waits_from.address, lane.closed),
+                    _waits(key, "stopped before", at.address, refusal),
                     self._again,
-                    extra={"event": "lane_stands", "code": lane.closed.code},
+                    extra={"event": "lane_stands", "code": refusal.code},
                 )
         self._stopped = set(standing)
 

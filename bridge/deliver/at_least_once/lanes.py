@@ -143,9 +143,11 @@ class Lane:
         return self.opened and self.waits_from is None and self.room() > 0
 
     @property
-    def standing(self) -> bool:
-        """Whether its records wait until somebody acts."""
-        return self.closed is not None and not self.closed.passing and self.waits_from is not None
+    def standing(self) -> tuple[Position, Refusal] | None:
+        """Where its records wait until somebody acts, and why; None if they do not."""
+        if self.closed is None or self.closed.passing or self.waits_from is None:
+            return None
+        return self.waits_from, self.closed
 
     def send(self, mark: Mark) -> None:
         """The mark's records are about to be sent."""
@@ -244,9 +246,9 @@ class Lanes(dict["LaneKey", Lane]):
         return self.held_bytes + RECORD_BYTES * self.held_records
 
     @property
-    def standing(self) -> dict[LaneKey, Lane]:
-        """Those whose records wait until somebody acts."""
-        return {key: lane for key, lane in self.items() if lane.standing}
+    def standing(self) -> dict[LaneKey, tuple[Position, Refusal]]:
+        """See Lane.standing."""
+        return {key: at for key, lane in self.items() if (at := lane.standing) is not None}
 
     def send(self, key: LaneKey, mark: Mark) -> None:
         """As Lane.send."""

@@ -32,7 +32,7 @@ class Sender:
 
     def take(self, judged: Judged, planned: Planned) -> None:
         """These records of a batch are the next to queue."""
-        messages, lanes, sent = judged.messages, judged.lanes, planned.sent
+        messages, lanes, sent = judged.messages, judged.given.lanes, planned.sent
         if len(sent) < messages.records:
             messages, lanes = messages.take(sent), [lanes[i] for i in sent]
         callbacks: list[Callback] = [None] * messages.records

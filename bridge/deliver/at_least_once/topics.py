@@ -37,10 +37,10 @@ from aolog.errors import counted
 from bridge.deliver.at_least_once.deduplicate import Arrivals, Wanted, no_answer, read_back
 from bridge.deliver.at_least_once.engine import Engine
 from bridge.deliver.checkpoints import FROM_END, Checkpoint, Checkpoints
-from bridge.deliver.committer import Committer
+from bridge.deliver.forwarder_options import Waits
+from bridge.deliver.intake import PartitionsOf
 from bridge.deliver.partition_counts import PartitionCounts
-from bridge.deliver.verdicts import Fate, Judge
-from bridge.deliver.waits import Waits
+from bridge.deliver.verdicts import Judge
 from bridge.errors import Unanswered
 from bridge.kafka.connection import Connection
 from bridge.kafka.error_table import advice
@@ -66,7 +66,6 @@ class Topics:
     connection: Connection
     engine: Engine  # gets what is found out about lanes
     checkpoints: Checkpoints
-    committer: Committer
     judge: Judge
     waits: Waits
     log_end: Callable[[], int]  # the address after the log's last record
@@ -103,12 +102,12 @@ class Topics:
         is_closed = lane is not None and lane.closed is not None
         return None if is_closed else self._missing[topic].refusal
 
-    def read_back_new(self, topics: Collection[str]) -> bool:
-        """Finds the topics that were never looked for, and reads back their partitions. True: all are known, as
-        far as they exist. Raises Unanswered, and StorageError if the checkpoints cannot be saved."""
+    def read_back_new(self, topics: Collection[str]) -> PartitionsOf:
+        """Finds the topics that were never looked for, and reads back their partitions. Returns `partitions`, which
+        knows them all. Raises Unanswered, and StorageError if the checkpoints cannot be saved."""
         for topic in sorted(set(topics) - self._partitions.keys() - self._missing.keys()):
             self._find(topic, time.monotonic())
-        return True
+        return self.partitions
 
     def read_back_again(self) -> None:
         """Asks again, if it is time to, for what could not be used, or was not read back to its end. Call it before
@@ -201,10 +200,10 @@ class Topics:
             why, what_to_do = missing.refusal.reason, advice(missing.refusal.code)
             _log.warning("records for %s wait: %s: %s", topic, why, what_to_do)
         key = (topic, NO_PARTITION)
-        if self.judge.fate(missing.refusal) is Fate.ASIDE:
-            self.engine.open(key)  # the records name an impossible topic: they are set aside
-        else:
+        if self.judge.stops(missing.refusal):
             self.engine.close(key, missing.refusal)
+        else:
+            self.engine.open(key)  # the records name an impossible topic: they are set aside
 
     def _use(self, topic: str, partitions: int, answer_s: float | None = None) -> None:
         """Uses the topic's partitions, once that and where to read back each is durable. A topic that was
@@ -228,7 +227,7 @@ class Topics:
                 topic, counted(partitions, "partition"), counts.latest, begin,
                 extra={"event": "topic_grown"},
             )  # fmt: skip  # one call
-            return counts.grown(begin, partitions).since(self.committer.committed.address)
+            return counts.grown(begin, partitions)
         if partitions < counts.latest:
             with closing(self.connection.reader(self.give_up)) as reader:
                 self._meet(reader, {topic})

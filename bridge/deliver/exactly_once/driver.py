@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 from aolog.read.reader import view_of
@@ -23,17 +22,14 @@ from bridge.deliver.committer import Committer
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.exactly_once.engine import State, Transactions
 from bridge.deliver.exactly_once.partitions import Partitions
-from bridge.deliver.exactly_once.prefetch import Prefetch
 from bridge.deliver.exactly_once.refusals import Refusals
-from bridge.deliver.exactly_once.sender import Sender
+from bridge.deliver.exactly_once.sender import Prefetch, Sender
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.deliver.intake import Intake
-from bridge.deliver.log_delivery import EXACTLY_ONCE, undeliverable
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.router import Router
 from bridge.deliver.status import Status
-from bridge.deliver.trouble import StallWatch, TroubleLog, late
-from bridge.deliver.verdicts import Fate
+from bridge.deliver.trouble import StallWatch, TroubleLog, late, undeliverable
 from bridge.errors import DestinationError, WrongSetting
 from bridge.kafka import events
 from bridge.kafka.cursor_record import CursorName, CursorRecord
@@ -67,7 +63,7 @@ class ExactlyOnce:
         self._checkpoints = checkpoints
         _take_cursor(checkpoints)
         source.reader.commit()  # from now on the cursor protects unread records from pruning
-        self._producer = TransactionalProducer(
+        self.producer = TransactionalProducer(
             options.bootstrap_servers,
             settings,
             CursorName(uuid, source.cursor),
@@ -75,8 +71,8 @@ class ExactlyOnce:
             give_up,
             options.terms(checkpoints.cluster),
         )
-        self._connection = self._producer.connection
-        self._partitions = Partitions(self._connection, options.waits)
+        self.connection = self.producer.connection
+        self._partitions = Partitions(self.connection, options.waits)
         self.engine = Transactions(
             source.position,
             now_s=time.monotonic(),
@@ -87,27 +83,21 @@ class ExactlyOnce:
             stop_s=options.stop_s,
             in_doubt=not checkpoints.clean,
         )
-        self._committer = Committer(source, lambda: self.engine.position, options)
-        self._dead = DeadLetters(source, uuid, options.poison)
-        self._judge = self._dead.judge(source.position.address, checkpoints.aside_from)
-        router = Router(routing, self._connection.admission, uuid)
+        self.committer = Committer(source, lambda: self.engine.position, options)
+        self.dead = DeadLetters(source, uuid, options.poison, checkpoints.aside_from)
+        self._judge = self.dead.judge
+        router = Router(routing, self.connection.admission, uuid)
         intake = Intake(source, router, self._judge, self._partitions.of, uuid=uuid)
         self._prefetch = Prefetch(
-            source,
-            intake,
-            records=options.transaction_records,
-            bytes_max=options.in_flight_bytes // 2,
+            intake, records=options.transaction_records, bytes_max=options.in_flight_bytes // 2
         )
-        self._watch = StallWatch(self._connection, lambda _: self.engine.position.address)
+        self._watch = StallWatch(self.connection, lambda _: self.engine.position.address)
         self._trouble = TroubleLog()
         self._draining = False
-        self._refusals = Refusals(self._judge, self._connection, self._partitions)
-        self._sender = Sender(
-            self._prefetch, self._producer, self._dead, self._judge, unsure=checkpoints.unsure
-        )
+        self._refusals = Refusals(self._judge, self.connection, self._partitions)
+        self._sender = Sender(self._prefetch, self.producer, self.dead, unsure=checkpoints.unsure)
         self._followed = self.engine.state
         self._connections = 0
-        self._skipped = 0
         self._begun_s = time.monotonic()
         self._error: DestinationError | None = None
 
@@ -125,7 +115,7 @@ class ExactlyOnce:
     def turn(self, now_s: float) -> None:
         """As AtLeastOnce."""
         engine = self.engine
-        self._committer.go_on()
+        self.committer.go_on()
         self._follow()  # what a stop or a drain asked for, even if its time is over by now
         engine.tick(now_s)
         self._follow()
@@ -136,22 +126,22 @@ class ExactlyOnce:
         if pause_s > 0:
             wait_s = min(wait_s, pause_s)
         wants = self._prefetch.room and engine.is_open and pause_s == 0
-        can_send = bool(self._prefetch.ready) and engine.room > 0 and not self._producer.calling
+        can_send = bool(self._prefetch.ready) and engine.room > 0 and not self.producer.calling
         if self._sender.full:
             wait_s = min(wait_s, self._waits.busy_s)
         elif wants or can_send:
             wait_s = 0.0
         waits = self._prefetch.idle  # for new records; after an event, reads on without waiting
-        for event in self._producer.happened(wait_s):
+        for event in self.producer.happened(wait_s):
             self._take(event)
             waits = False
         stalled = self._watch.look(now_s) and engine.is_open  # otherwise no producer can ask
         if stalled and (gone := self._partitions.gone(now_s)) is not None:
             self._take(events.Broke(gone, UNKNOWN_TOPIC))
-        if self._prefetch.ready and engine.room > 0 and not self._producer.calling:
+        if self._prefetch.ready and engine.room > 0 and not self.producer.calling:
             self._send()
         elif wants and engine.is_open:  # still, after the events
-            read_s = self._waits.busy_s if self._producer.calling else idle_s
+            read_s = self._waits.busy_s if self.producer.calling else idle_s
             self._prefetch.read(read_s if waits else 0.0)
             if self._prefetch.idle and self._prefetch.empty:  # passes seals and gaps
                 engine.moved(self._source.position)
@@ -160,7 +150,7 @@ class ExactlyOnce:
 
     def reopen(self) -> None:
         """As AtLeastOnce. One that has stopped at a record is over, and is made anew."""
-        self._connection.topic_settings.forget()
+        self.connection.topic_settings.forget()
         self.engine.retry(now_s=time.monotonic())
 
     def drain(self, to: int) -> bool:
@@ -175,12 +165,10 @@ class ExactlyOnce:
 
     def finish(self) -> None:
         """Saves in the checkpoints whether the local cursor is where the cluster's is."""
-        self._committer.finish()
         self._checkpoints.clean = not self.engine.in_doubt
         if self._connections:
             self._checkpoints.unsure = self._sender.unsure or not self.engine.intact
         self._checkpoints.save_if_possible()
-        self._source.prune()
 
     def error(self) -> DestinationError | None:
         """As AtLeastOnce."""
@@ -190,38 +178,16 @@ class ExactlyOnce:
         path, address = self._source.reader.path, self.engine.position.address
         return undeliverable(path, self._refusals.last, address)
 
-    def close(self) -> None:
-        """As AtLeastOnce."""
-        with ExitStack() as stack:  # in reverse order; each one, even if another raises
-            stack.callback(self._dead.close)
-            stack.callback(self._producer.close)
-            stack.callback(self._committer.close)
-
-    @property
-    def acknowledged_by_topic(self) -> dict[str, int]:
-        """Empty: a transaction is not counted by topic."""
-        return {}
-
     def status(self) -> Status:
         """As AtLeastOnce."""
-        engine, connection = self.engine, self._connection
+        engine = self.engine
         stalled = self._watch.stalls.now(time.monotonic())
         reason = self._refusals.reason
         late_and_why = "; ".join(filter(None, (late(stalled), engine.failure)))
         failure = self._watch.too_few or reason or late_and_why or None
         return Status(
-            delivery=EXACTLY_ONCE,
             state=self._state(),
-            reachable=connection.reachable,
-            position=engine.position.address,
-            committed=self._committer.committed.address,
-            acknowledged=engine.acknowledged,
-            skipped=self._skipped,
-            outstanding=engine.outstanding,
-            error=connection.trouble(failure),
-            dead_lettered=self._dead.set_aside,
-            dropped=self._dead.dropped,
-            filtered=self._source.filtered,
+            error=self.connection.trouble(failure),
             stalled=tuple(stalled),
             waiting_lanes=self._refusals.waiting_lanes(None if engine.outstanding else failure),
         )
@@ -236,7 +202,7 @@ class ExactlyOnce:
 
     def _follow(self) -> None:
         """Does what the machine's state asks, when it has changed."""
-        engine, producer, state = self.engine, self._producer, self.engine.state
+        engine, producer, state = self.engine, self.producer, self.engine.state
         if state is self._followed:
             return
         self._followed = state
@@ -292,7 +258,7 @@ class ExactlyOnce:
         else:
             engine.unanswered(event.reason)
             if engine.state is State.COMMITTING:
-                self._producer.commit(self._record(engine.sent_to), again=True)
+                self.producer.commit(self._record(engine.sent_to), again=True)
 
     def _suspect(self, event: events.Failed, now_s: float) -> None:
         engine, reason = self.engine, event.reason
@@ -321,7 +287,7 @@ class ExactlyOnce:
     def _record(self, position: Position) -> CursorRecord:
         epoch = view_of(self._source.reader).to_store(position).epoch
         return CursorRecord(
-            position.address, position.ordinal, self._uuid, epoch, self._producer.owner,
+            position.address, position.ordinal, self._uuid, epoch, self.producer.owner,
             self._sender.last,
         )  # fmt: skip  # where, whose, which
 
@@ -331,8 +297,6 @@ class ExactlyOnce:
         position = self._source.resume_position(record, local)
         if record is not None:
             self._sender.last = record.last
-        if None not in {position.ordinal, local.ordinal} and not self.engine.acknowledged:
-            self._skipped += max(0, (position.ordinal or 0) - (local.ordinal or 0))
         self._go_back(position)
         return position
 
@@ -340,7 +304,7 @@ class ExactlyOnce:
         """The record at the committed position is refused: it is poison, or the log waits for the cause."""
         engine, position = self.engine, self.engine.position
         self._refusals.last = refusal
-        if self._judge.fate(refusal) is Fate.ASIDE:  # it is read again, and set aside then
+        if not self._judge.stops(refusal):  # it is read again, and set aside then
             self._judge.refuse([position.address], refusal)
             self._go_back(position)
         elif refusal.is_poison or self._draining:
@@ -370,7 +334,7 @@ class ExactlyOnce:
 def _take_cursor(checkpoints: Checkpoints) -> None:
     """Notes, durably, that this delivery has the log's cursor now; it uses no lanes."""
     checkpoints.unsure = checkpoints.unsure or checkpoints.lost or not checkpoints.clean
-    checkpoints.delivery = EXACTLY_ONCE
+    checkpoints.delivery = "exactly_once"
     checkpoints.forget_lanes()
     checkpoints.save()
 

@@ -69,7 +69,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
 
 from aolog.errors import counted
-from aolog.record import Position
+from aolog.record import Position, count_between
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.exactly_once.transaction_size import TransactionSize
 from bridge.kafka.client_limits import LOG_BYTES_MAX
@@ -110,6 +110,7 @@ class Transactions:
     outstanding: int = field(default=0, init=False)  # records in the open transaction
     outstanding_bytes: int = field(default=0, init=False)  # their keys and values
     acknowledged: int = field(default=0, init=False)
+    skipped: int = field(default=0, init=False)  # committed by processes before this one
     failure: str | None = field(default=None, init=False)
     suspected: int = field(default=0, init=False)  # so many after the position hold a refused one
     stopping: bool = field(default=False, init=False)
@@ -176,11 +177,13 @@ class Transactions:
         position (the local cursor's, if there was none)."""
         if self.state is not State.CONNECTING:
             return
-        before = self.position
+        passed = count_between(self.position.ordinal, position.ordinal) or 0
+        if self._proven:  # otherwise this process has sent nothing
+            self.acknowledged += passed
+        else:
+            self.skipped += passed
         self.position = self.sent_to = position
         self.in_doubt = False
-        if self._proven and None not in {before.ordinal, position.ordinal}:
-            self.acknowledged += max(0, (position.ordinal or 0) - (before.ordinal or 0))
         self._intact = True
         self.state = State.SENDING if self._proven else State.PROVING
 

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from aolog.errors import counted
+from bridge.deliver.forwarder_options import Waits
 from bridge.deliver.intake import PartitionsOf
 from bridge.deliver.partition_counts import PartitionCounts
-from bridge.deliver.waits import Waits
 from bridge.errors import Unanswered
 from bridge.kafka.connection import Connection
 from bridge.kafka.lane import Refusal

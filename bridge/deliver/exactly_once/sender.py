@@ -1,19 +1,155 @@
-"""Puts the batches that are ready into the open transaction, and tells the engine. Poison is set aside,
-durably, before the first record after it is sent."""
+"""Batches that are read ahead of the open transaction, with each record's destination and stamp, and put into
+it. They are read while a transaction is being committed, so the next one follows without a pause. Poison is
+set aside, durably, before the first record after it is sent."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
+import numpy as np
+
+from aolog.format.native.speed import total
+from aolog.read.batch import Batch
+from aolog.record import Position
 from bridge.deliver.dead_letter import DeadLetters
 from bridge.deliver.exactly_once.engine import State, Transactions
-from bridge.deliver.exactly_once.prefetch import Prefetch, Ready
-from bridge.deliver.verdicts import Judge
+from bridge.deliver.intake import Intake, Judged
+from bridge.deliver.log_source import READ_BYTES_MAX
+from bridge.deliver.verdicts import Aside
 from bridge.kafka.events import Put
 from bridge.kafka.lane import LaneKey, Refusal
+from bridge.kafka.messages import Callback, MessageRows, Messages
 from bridge.kafka.stamp import unpack_stamp
 from bridge.kafka.transactional_producer import TransactionalProducer
+
+
+@dataclass(eq=False)
+class Ready:
+    """Records of one batch with their lanes."""
+
+    messages: Messages
+    lanes: list[LaneKey]
+    ordinals: Sequence[int]
+    end: Position  # after them
+    refusal: Refusal | None = None  # why the record at `end` is not sent, if it is not
+    asides: Sequence[Aside] = ()  # the poison, set aside before anything is sent
+    batch: Batch | None = None  # kept for that
+    next: int = 0  # index of the first record that was not taken
+
+    def __post_init__(self) -> None:
+        self.records = self.messages.records
+        self.bytes, _ = total(self.messages.sizes)  # of keys and values
+
+    def part(self, count: int, callback_of: Callable[[int, int], Callback] | None) -> MessageRows:
+        """The next records. callback_of: makes the callback of a record, from its address and time."""
+        messages, begin, end = self.messages, self.next, self.next + count
+        callbacks: list[Callback] | None = None
+        if callback_of is not None:
+            each = map(callback_of, messages.addresses[begin:end], messages.times_ms[begin:end])
+            callbacks = [*([None] * begin), *each]  # by index
+        return MessageRows(messages, self.lanes, begin, end, callbacks)
+
+    def fitting(self, records: int, size: int) -> int:
+        """How many of the next records, at most so many, have no more than so many bytes together."""
+        sizes = np.frombuffer(self.messages.sizes, np.int64)[self.next : self.next + records]
+        return int(np.searchsorted(np.cumsum(sizes), size, side="right"))
+
+    def size(self, begin: int, end: int) -> int:
+        """The bytes of keys and values of the records from one index up to another."""
+        return total(self.messages.sizes[begin:end])[0]
+
+    def position(self, i: int) -> Position:
+        """Of the record at i, or the end."""
+        if i == self.records:
+            return self.end
+        return Position(self.messages.addresses[i], self.ordinals[i])
+
+
+class Prefetch:
+    """Reads a log ahead, up to `records`, or bytes_max of keys and values; one frame of the log, or one record,
+    may exceed that. Not thread-safe. Raises what Reader raises."""
+
+    def __init__(self, intake: Intake, *, records: int, bytes_max: int) -> None:
+        self._source = intake.source
+        self._intake = intake
+        self._records = records
+        self._batch_bytes = bytes_max // 2
+        self.ready: deque[Ready] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last read found nothing new."""
+        return self._intake.idle
+
+    @property
+    def room(self) -> bool:
+        """Whether more may be read."""
+        records = sum(ready.records - ready.next for ready in self.ready)
+        size = sum(ready.bytes for ready in self.ready)
+        return records < self._records and size < self._batch_bytes
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was read was taken."""
+        return not self.ready and not self._intake.waiting
+
+    def go_to(self, position: Position) -> None:
+        """Drops what was read, and reads again from there."""
+        self.ready.clear()
+        self._intake.go_to(position)
+
+    def taken(self, records: int) -> None:
+        """So many records of the first batch were sent. Drops a batch that is empty and has no refusal."""
+        ready = self.ready[0]
+        ready.next += records
+        if ready.next == ready.records and ready.refusal is None:
+            self.ready.popleft()
+
+    def read(self, timeout_s: float) -> None:
+        """Reads a batch, waits so long for one, and makes its records ready."""
+        judged = self._intake.next(timeout_s, min(READ_BYTES_MAX, self._batch_bytes))
+        if judged is None:
+            return
+        ready = _ready(judged, self._source.position)
+        if ready.records or ready.asides or ready.refusal is not None:
+            self._source.rate_limit.spend(ready.records, ready.bytes, now_s=time.monotonic())
+            self.ready.append(ready)
+
+
+def _ready(judged: Judged, end: Position) -> Ready:
+    """Leaves out records that are not sent. end: after the batch."""
+    messages, given = judged.messages, judged.given
+    verdicts, first, lanes = given.verdicts, given.first_ordinal, cast("list[LaneKey]", given.lanes)
+    assert first is not None  # exactly once delivers only logs that count their records
+    ordinals = range(first, first + messages.records)
+    if verdicts.keys().isdisjoint(messages.addresses) and None not in lanes:
+        return Ready(messages, lanes, ordinals, end)
+    kept, asides = [], []
+    refusal: Refusal | None = None
+    for i, (address, lane) in enumerate(zip(given.addresses, given.lanes, strict=True)):
+        if lane is None:
+            continue
+        if (verdict := verdicts.get(address)) is None:
+            kept.append(i)
+            continue
+        position = given.position(i)
+        if verdict.stops:
+            end, refusal = position, verdict.refusal
+            break
+        asides.append(Aside(position, lane, verdict.refusal))
+    return Ready(
+        messages.take(kept),
+        [lanes[i] for i in kept],
+        [ordinals[i] for i in kept],
+        end,
+        refusal,
+        asides,
+        judged.batch if asides else None,
+    )
 
 
 @dataclass(eq=False)
@@ -23,7 +159,6 @@ class Sender:
     prefetch: Prefetch
     producer: TransactionalProducer
     dead: DeadLetters
-    judge: Judge
     unsure: bool  # the cluster may have left a transaction open: check each lane first
     full: bool = False  # whether the client's queue takes no more
     last: tuple[int, int] | None = None  # address and timestamp of the last record put
@@ -74,7 +209,6 @@ class Sender:
         assert ready.batch is not None
         failure = self.dead.take(ready.asides, ready.batch)
         if failure is None:
-            self.judge.set_aside(ready.asides)
             ready.asides, ready.batch = (), None
         return failure
 

@@ -38,7 +38,7 @@ def test_checkpoints_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     assert again.lanes == checkpoints.lanes
     assert again.lanes["t", 11] == Checkpoint(9, -1)
     assert (again.source, again.clean, again.lost) == (UUID, False, False)
-    assert again.path == f"{tmp_path}/cursors/bridge.lanes"
+    assert again.cluster.path == f"{tmp_path}/cursors/bridge.lanes"
 
 
 def test_missing_checkpoints_of_an_existing_cursor_are_lost(

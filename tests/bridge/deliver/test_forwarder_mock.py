@@ -12,6 +12,7 @@ import pytest
 from aolog import Reader, Writer
 from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.kafka.embedded import EmbeddedBroker
+from bridge.kafka.producer import IdempotentProducer
 from tests.bridge.brokers import PARTITIONS, TOPIC, assert_arrived, consume, consume_any
 from tests.bridge.foreign import Foreign, produce_foreign
 from tests.bridge.forwarders import Forward, forwarder
@@ -156,18 +157,18 @@ def test_a_delivery_is_closed_while_no_exception_is_handled(
 ) -> None:
     """The client keeps one for ever, with all that its frames hold, if a call fails meanwhile."""
     handled: list[object] = []
-    close = AtLeastOnce.close
+    close = IdempotentProducer.close
 
-    def closes(delivery: AtLeastOnce) -> None:
+    def closes(producer: IdempotentProducer) -> None:
         handled.append(sys.exc_info()[1])
-        close(delivery)
+        close(producer)
 
     def fails(*_: object) -> None:
         raise InterruptedError
 
     fill(log, 1)
     monkeypatch.setattr(AtLeastOnce, "turn", fails)
-    monkeypatch.setattr(AtLeastOnce, "close", closes)
+    monkeypatch.setattr(IdempotentProducer, "close", closes)
     with pytest.raises(InterruptedError):
         forwarder(log, topic="t", bootstrap_servers="127.0.0.1:1").run()
     assert handled == [sys.exc_info()[1]], "what an earlier test left behind, at most"

@@ -96,22 +96,31 @@ def test_a_log_that_loses_very_many_slabs_is_counted_without_keeping_each() -> N
         losses.check("log")
 
 
-def test_the_last_warning_has_the_range_and_the_number_of_all_records(
+def test_each_warning_has_the_range_and_the_number_of_the_records_since_the_one_before(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    losses = LogLosses()
+    losses = LogLosses("log", "bridge")
     losses.add(Gap(10, 20, "corrupt", 3), 2)  # not in the range, so not in the number either
     losses.pruned([(Gap(500, 900, "pruned", 80), 100)])
     losses.pruned([(Gap(100, 900, "pruned", 160), 20)])  # within the minute: not logged yet
     losses.pruned([(Gap(900, 950, "pruned", 10), 180)])
     for _ in range(2):
-        losses.warn(at_once=True)
-    said = [entry.getMessage() for entry in caplog.records]
-    assert [text.split(";")[1] for text in said] == [
-        " 80 lost so far, addresses 500 to 900",
-        " 170 lost so far, addresses 100 to 950",
+        losses.warn()
+    assert [entry.getMessage().split(";")[0] for entry in caplog.records] == [
+        "log: retention removed 80 records that cursor 'bridge' had not read, addresses 500 to 900",
+        "log: retention removed 90 records that cursor 'bridge' had not read, addresses 100 to 950",
     ]
-    assert sum(int(text.split()[2]) for text in said) == losses.records - 3 == 170
+    assert losses.records == 3 + 80 + 90
+
+
+def test_losses_after_an_end_without_any_are_logged_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    losses = LogLosses()
+    losses.warn()
+    losses.pruned([(Gap(500, 900, "pruned", 80), 100), (Gap(900, 950, "pruned", 10), 180)])
+    (said,) = (entry.getMessage() for entry in caplog.records)
+    assert "90 records" in said
 
 
 # --- a forwarder ------------------------------------------------------------------------------
@@ -138,12 +147,9 @@ def test_a_bridge_that_never_reached_its_cluster_counts_pruned_records(
         assert writer.pruned_unread["bridge"].records_lost == lost
     assert run.stop().lost_records == lost
     said = [r.getMessage() for r in caplog.records if "retention removed" in r.getMessage()]
-    said = [text for text in said if "before they were delivered" in text]
-    assert len(said) == 2  # at once, and what followed within the minute at the end
-    removed = [int(text.split()[2]) for text in said]
-    assert (sum(removed), removed[0] > 0) == (lost, True)
-    whole = writer.pruned_unread["bridge"]
-    assert said[-1].endswith(f"; {lost:,} lost so far, addresses {whole.begin} to {whole.end}")
+    removed = [int(text.split()[3]) for text in said]
+    # Of the writer and of the bridge: at once, and what followed within the minute at the end.
+    assert (len(removed), sum(removed), min(removed) > 0) == (4, 2 * lost, True)
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.bridge.forwarders import WAITS, Forward
 from tests.bridge.logs import fill
 from tests.kafka.plugin import TopicFactory
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.kafka
 STEPS, STEP_S = 10, 0.06  # from before the first connection until records flow
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_stop_at_any_moment_of_a_start_warns_of_nothing(
     topic: TopicFactory,
     log: Path,

@@ -10,13 +10,24 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from bridge.config.routing import Destination, PartitionRule, partition_of, partition_of_address
+from bridge.config.routing import (
+    Destination,
+    PartitionRule,
+    Routing,
+    partition_of,
+    partition_of_address,
+)
 from bridge.deliver import router
-from bridge.deliver.router import Partitioner, lanes_by_topic
+from bridge.deliver.router import Router, lanes_by_topic
+from bridge.kafka.admission import Admission
 from bridge.kafka.lane import LaneKey
 
 UUID = bytes(range(16))
 _KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_size=40)
+
+
+def new_router() -> Router:
+    return Router(Routing(), Admission(1 << 20, 1 << 16, compresses=False), UUID)
 
 
 @given(keys=_KEYS, rule=st.sampled_from(["key", "round-robin", 2]), partitions=st.integers(1, 7))
@@ -30,7 +41,7 @@ def test_each_record_goes_where_its_key_its_address_or_the_rule_says(
 
     to = Destination("t", rule)
     addresses = range(800, 800 + len(keys))
-    spread = Partitioner(UUID)
+    spread = new_router()
     for _ in range(2):  # remembered
         assert spread.lanes(to, partitions, keys, addresses) == [
             ("t", alone(key, address)) for key, address in zip(keys, addresses, strict=True)
@@ -40,7 +51,7 @@ def test_each_record_goes_where_its_key_its_address_or_the_rule_says(
 def test_the_number_of_remembered_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router, "_KEYS_REMEMBERED", 100)
     monkeypatch.setattr(router, "partition_of", lambda *_: 0)  # it remembers keys itself
-    spread, to = Partitioner(UUID), Destination("t", "key")
+    spread, to = new_router(), Destination("t", "key")
     keys = [b"key %d" % number for number in range(1_000)]
     unknown = [sys.getrefcount(key) for key in keys]
     for i in range(0, 1_000, 50):

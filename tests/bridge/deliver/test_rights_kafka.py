@@ -12,7 +12,6 @@ import pytest
 
 from bridge.client.buffer.buffer import Buffer
 from bridge.client.buffer.kafka_provider import KafkaProvider
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.errors import Undeliverable
 from tests.bridge.against_kafka import EXACTLY, committed_in, messages_in, raw_committed
 from tests.bridge.brokers import assert_arrived
@@ -113,7 +112,7 @@ def killed_and_drained(place: Place, log: Path, bridge: Start, *options: str) ->
 
 
 def deliver_with_least_rights(place: Place, log: Path, bridge: Start, delivery: str) -> None:
-    at_least_once = delivery == AT_LEAST_ONCE
+    at_least_once = delivery == "at_least_once"
     place.user.grant(rights_of(ALO if at_least_once else ONCE, place.topic, place.cursors))
     options = () if at_least_once else (*EXACTLY, "--cursor-topic", place.cursors)
     killed_and_drained(place, log, bridge, *options)
@@ -121,7 +120,7 @@ def deliver_with_least_rights(place: Place, log: Path, bridge: Start, delivery: 
     assert_arrived(records_of(log), arrived, topic=place.topic)
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_the_least_rights_suffice_for_a_delivery_that_is_killed_and_goes_on(
     place: Place, log: Path, bridge: Start, delivery: str
 ) -> None:
@@ -162,7 +161,7 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
         topic=place.topic,
         bootstrap_servers=place.user.bootstrap_servers,
         settings=place.user.settings,
-        delivery=AT_LEAST_ONCE if what == ALO else EXACTLY_ONCE,
+        delivery="at_least_once" if what == ALO else "exactly_once",
         cursor_topic=place.cursors,
         waits=WAITS._replace(silent_pause_s=0.5),
     )
@@ -178,12 +177,12 @@ def test_a_right_that_is_missing_is_named_before_anything_is_sent_and_granted_wh
     run.forwarder.stop()
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_drain_into_a_forbidden_topic_ends_with_an_error_that_names_the_right(
     place: Place, log: Path, forward: Forward, delivery: str
 ) -> None:
     fill(log, 100)
-    what = ALO if delivery == AT_LEAST_ONCE else ONCE
+    what = ALO if delivery == "at_least_once" else ONCE
     rights = rights_of(what, f"other-{place.topic}", place.cursors)
     place.user.grant([*rights, ("Topic", place.topic, "Describe")])
     run = forward(
@@ -245,7 +244,7 @@ def test_a_topic_of_cursor_records_is_created_only_with_the_right_to(
     place.user.grant(rights_of(ONCE, place.topic, place.cursors))
     run = forward(
         topic=place.topic, bootstrap_servers=place.user.bootstrap_servers, drain=True,
-        settings=place.user.settings, delivery=EXACTLY_ONCE, cursor_topic=place.cursors,
+        settings=place.user.settings, delivery="exactly_once", cursor_topic=place.cursors,
     )  # fmt: skip  # one call
     wanted = f"the right Create on topic '{place.cursors}' is missing"
     run.until(lambda s: wanted in str(s.error))
@@ -256,7 +255,7 @@ def test_a_topic_of_cursor_records_is_created_only_with_the_right_to(
 # --- an earlier Kafka --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_kafka_3_9_asks_for_the_same_rights(
     kafka_3_9: StrictKafka, log: Path, bridge: Start, delivery: str
 ) -> None:

@@ -17,7 +17,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from aolog import Writer
 from bridge.config.routing import partition_of_key
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.testing.apache_kafka.cluster import KafkaCluster
 from tests.bridge.against_kafka import committed_in
 from tests.bridge.brokers import assert_arrived, consume
@@ -80,7 +79,7 @@ def in_place(cluster: KafkaCluster) -> tuple[str, int]:
     return name, next(p for p, node in enumerate((1, 2, 3)) if node != controller)
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
     cluster: KafkaCluster, log: Path, forward: Forward, delivery: str
 ) -> None:
@@ -103,7 +102,7 @@ def test_a_leader_is_killed_and_nothing_is_lost_or_repeated(
     assert run.stop().lag_records == 0
     messages = (
         committed_in(cluster, name, PARTITIONS)  # type: ignore[arg-type]  # it has the one name
-        if delivery == EXACTLY_ONCE
+        if delivery == "exactly_once"
         else consume(cluster.bootstrap_servers, name, PARTITIONS)
     )
     assert_arrived(records_of(log), messages, topic=name)
@@ -135,7 +134,7 @@ def test_while_a_partition_has_no_leader_the_others_flow_on(
     assert_arrived(records, consume(cluster.bootstrap_servers, name, PARTITIONS), topic=name)
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_too_few_replicas_in_sync_are_a_reason_while_it_waits(
     cluster: KafkaCluster, log: Path, forward: Forward, delivery: str
 ) -> None:

@@ -123,7 +123,7 @@ def test_what_is_no_transform_refuses_every_record_and_sends_none(log, function)
 @pytest.mark.parametrize(
     "function",
     [
-        "half_a_character_at_7", "pair_as_list_at_7", "text_in_header_at_7", "text_at_7", "tuples_at_7", "none_at_7",
+        "half_a_character_at_7", "text_in_header_at_7", "text_at_7", "tuples_at_7", "none_at_7",
         "topic_with_space_at_7", "reserved_topic_at_7", "half_a_topic_at_7", "mark_of_filtered_at_7",
         "far_future_at_7", "exits_at_7", "closes_at_7",
     ],
@@ -136,6 +136,12 @@ def test_what_is_no_record_refuses_that_record_alone(log, function):
     assert [(r.value, r.key) for r in records] == [
         (b"%d" % n, b"old" if n == 7 else b"new") for n in range(30)
     ]
+
+
+def test_a_header_may_be_any_pair_as_where_a_record_is_appended(log):
+    batch = changed(log, "pair_as_list_at_7")
+    assert refusals_of(batch) == {}
+    assert list(batch)[7].headers == (("a", b"x"),)
 
 
 def test_what_kafkas_client_cannot_take_from_a_transform_goes_to_the_dead_letters(log, broker):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.deliver.log_delivery import AT_LEAST_ONCE, EXACTLY_ONCE
 from bridge.supervise.status import state_of
 from bridge.testing.apache_kafka.server import KafkaServer
 from tests.bridge.forwarders import Forward
@@ -17,7 +16,7 @@ from tests.kafka.plugin import TopicFactory
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
 
-@pytest.mark.parametrize("delivery", [AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_a_broker_that_falls_silent_is_named_within_ten_seconds(
     kafka: KafkaServer,
     topic: TopicFactory,
@@ -39,7 +38,7 @@ def test_a_broker_that_falls_silent_is_named_within_ten_seconds(
         status = run.until(lambda s: s.stalled, 15.0)
         assert time.monotonic() - begun_s < 10.5
         (stall,) = status.stalled
-        if delivery == AT_LEAST_ONCE:
+        if delivery == "at_least_once":
             assert (stall["topic"], stall["partition"]) == (name, 0)
             assert stall["leader"] == f"{kafka.bootstrap_servers}, node 1"
         else:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aolog.record import Position
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.found import Found
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.verdicts import Fate, Verdict
+from bridge.deliver.verdicts import Given, Verdict
 from bridge.kafka.lane import LaneKey, Refusal
 
 A: LaneKey = ("t", 0)
@@ -36,11 +35,11 @@ def read(
     records: dict[LaneKey, Sequence[int]],
     *,
     poison: Sequence[int] = (),
-    fate: Fate = Fate.STOP,
+    stops: bool = True,
     size: int = 0,
     now_s: float = 0.0,
 ) -> None:
-    """Reads a batch from where the engine wants it up to `to`: addresses by lane. fate: of the poison."""
+    """Reads a batch from where the engine wants it up to `to`: addresses by lane. stops: before the poison."""
     e.begin()
     lanes = {address: key for key, addresses in records.items() for address in addresses}
     order = sorted(lanes)
@@ -50,7 +49,7 @@ def read(
             array("q", [size] * len(order)),
             [lanes[address] for address in order],
             None,
-            dict.fromkeys(poison, Verdict(fate, LARGE)),
+            dict.fromkeys(poison, Verdict(LARGE, stops)),
         ),
         at(to),
         now_s=now_s,

@@ -2,16 +2,14 @@
 
 A simulation in steps of time, not of Kafka. Bridges that all lost one cluster send what they hold
 back, up to their link's rate, with one request of a bounded size under way. The cluster serves what
-it can, shared by what is asked.
+it can, shared by what is asked. All bridges are alike, so one is simulated for all of them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from bridge.deliver.at_least_once.window import BYTES_MIN, step
+from bridge.deliver.at_least_once.window import Window
 
 _STEP_S = 0.1
 
@@ -42,28 +40,23 @@ def simulate(fleet: Fleet) -> Outcome:
     """What becomes of it."""
     usual, most = fleet.bytes_per_s, fleet.link_bytes_per_s
     capacity = fleet.capacity * fleet.bridges * usual
-    backlog = np.full(fleet.bridges, fleet.outage_s * usual)
-    begin = BYTES_MIN if fleet.window else fleet.request_bytes
-    window = np.full(fleet.bridges, float(begin))
+    backlog = fleet.outage_s * usual
+    window = Window(int(fleet.request_bytes))
     wait_s = fleet.round_trip_s
     peak_wait_s = now_s = 0.0
-    while (backlog > usual).any():
+    while backlog > usual:
         now_s += _STEP_S
         # What is asked for is what waits in the cluster, and each sees how long it does.
         holds = backlog > usual * _STEP_S
-        under_way = np.minimum(np.minimum(window, backlog), most * wait_s) * holds
-        wait_s = fleet.round_trip_s + float(under_way.sum()) / capacity
+        bound = window.bytes if fleet.window else fleet.request_bytes
+        under_way = min(bound, backlog, most * wait_s) if holds else 0.0
+        wait_s = fleet.round_trip_s + under_way * fleet.bridges / capacity
         peak_wait_s = max(peak_wait_s, wait_s)
-        rate = np.where(holds, np.minimum(under_way / wait_s, most), usual)
-        rate *= min(1.0, capacity / max(1.0, float(rate.sum())))
-        backlog = np.maximum(0.0, backlog + (usual - rate) * _STEP_S)
-        if fleet.window:
-            after = step(
-                window,
-                under_way=under_way,
-                acknowledged=rate * _STEP_S * holds,
-                wait_s=wait_s,
-                trips=min(1.0, _STEP_S / wait_s),
+        rate = min(under_way / wait_s, most) if holds else usual
+        rate *= min(1.0, capacity / max(1.0, rate * fleet.bridges))
+        backlog = max(0.0, backlog + (usual - rate) * _STEP_S)
+        if holds:
+            window.acknowledged(
+                int(rate * _STEP_S), under_way=int(under_way), sent_s=now_s - wait_s, now_s=now_s
             )
-            window = np.where(holds, np.clip(after, BYTES_MIN, fleet.request_bytes), window)
     return Outcome(peak_wait_s, now_s)

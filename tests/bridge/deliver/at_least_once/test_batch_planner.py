@@ -12,9 +12,9 @@ import pytest
 
 from aolog.record import Position
 from bridge.config.run_options import Poison
-from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, Given, plan
+from bridge.deliver.at_least_once.batch_planner import MARK_EVERY, plan
 from bridge.deliver.at_least_once.lanes import NARROWING, Lane, Mark
-from bridge.deliver.verdicts import Fate, Judge, Verdict
+from bridge.deliver.verdicts import Given, Judge, Verdict
 from bridge.kafka.lane import LaneKey, Refusal
 
 
@@ -65,7 +65,7 @@ def test_every_record_is_answered_for_or_left_or_poison_exactly_once(
         for key, last, share in zip(LANES, held, shares, strict=True)
     }
     refusal = Refusal("no", "INVALID_RECORD")
-    verdict = Verdict(Fate.STOP if stop else Fate.ASIDE, refusal)
+    verdict = Verdict(refusal, stop)
     planned = plan(
         given(addresses, lane_of, ordinal, verdicts={10 * i: verdict for i in poison}),
         known.__getitem__,

@@ -13,10 +13,10 @@ import pytest
 from aolog import Reader, Writer
 from aolog.format.origin import HEADER_NAME
 from aolog.record import Position
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.deduplicate import Wanted
 from bridge.deliver.at_least_once.found import Copies, Found, compare, conclude
 from bridge.deliver.at_least_once.lanes import Lane, Lanes
+from bridge.deliver.verdicts import Given
 from bridge.kafka.messages import messages_of
 from bridge.kafka.stamp import encode_stamp
 from tests.bridge.deliver.at_least_once.engines import A, B, opened

@@ -10,7 +10,6 @@ import pytest
 from bridge.deliver.at_least_once import engine as engine_module
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.at_least_once.lanes import HELD_SHARE_MAX, RECORD_BYTES
-from bridge.deliver.verdicts import Fate
 from tests.bridge.deliver.at_least_once.engines import (
     A,
     B,
@@ -57,7 +56,7 @@ ROWS: dict[tuple[str, str], _Case] = {
     ("sending", "suspect, records named"): (
         under_way, lambda e: e.suspect(*REFUSED, A, named=(10, 20), now_s=0.0)),
     ("sending", "poison read, to be set by"): (
-        opened, lambda e: read(e, 20, {A: [2, 10]}, poison=[10], fate=Fate.ASIDE)),
+        opened, lambda e: read(e, 20, {A: [2, 10]}, poison=[10], stops=False)),
     ("sending", "poison read, to stop"): (opened, lambda e: read(e, 20, {A: [2, 10]}, poison=[10])),
     ("sending", "tick, held lanes fill it"): (held_lane_full, lambda e: e.tick(5.0)),
     ("connecting, backing_off: stop", ""): (connecting, lambda e: e.stop(now_s=0.0)),

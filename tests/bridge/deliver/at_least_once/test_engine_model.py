@@ -22,10 +22,9 @@ from hypothesis.stateful import (
 
 from aolog.record import Position
 from bridge.config.run_options import Poison
-from bridge.deliver.at_least_once.batch_planner import Given
 from bridge.deliver.at_least_once.engine import Engine, State
 from bridge.deliver.backoff import Backoff
-from bridge.deliver.verdicts import Judge
+from bridge.deliver.verdicts import Given, Judge
 from bridge.kafka.lane import LaneKey, Refusal
 from tests.bridge.deliver.at_least_once.engines import Outgoing, Partition, Request
 

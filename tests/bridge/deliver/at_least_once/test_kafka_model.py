@@ -25,10 +25,9 @@ from bridge.deliver.at_least_once.driver import AtLeastOnce
 from bridge.deliver.backoff import Backoff
 from bridge.deliver.checkpoints import Checkpoints, checkpoints_path
 from bridge.deliver.dead_letter import DeadLetters
-from bridge.deliver.forwarder_options import ForwarderOptions
+from bridge.deliver.forwarder_options import ForwarderOptions, Waits
 from bridge.deliver.log_source import LogSource
 from bridge.deliver.verdicts import Aside
-from bridge.deliver.waits import Waits
 from tests.bridge.deliver.at_least_once.kafka_model import BAD, Client, Kafka, Message
 
 LOG = "/log"
@@ -165,8 +164,10 @@ class World:
             self.pass_time(10.0)
             if self.bridge is not None and self.bridge.engine.over:
                 self.copies += self.bridge.status().copies
+                self.bridge.committer.finish()
                 self.bridge.finish()
-                self.bridge.close()
+                self.bridge.committer.close()
+                self.bridge.dead.close()
                 self._process.kill()
                 self.bridge = None
 

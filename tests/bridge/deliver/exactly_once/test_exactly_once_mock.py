@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from aolog import Reader, Writer
 from aolog.storage.storage import Storage
@@ -153,6 +153,23 @@ def test_the_cursor_is_the_last_record_of_each_transaction(
         assert (cursor.ordinal, commit) == (to, "commit")
         assert cursor.address > addresses[to - 1]
     assert calls == []
+
+
+def test_records_whose_commit_was_not_answered_and_succeeded_count_once(
+    log: Path, forward: Forward, calls: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, answered = RowProducer.commit_transaction, iter([False])
+
+    def commits(producer: RowProducer, *arguments: float) -> None:
+        commit(producer, *arguments)
+        if not next(answered, True):
+            raise KafkaException(KafkaError(KafkaError._FAIL, "no answer", True))
+
+    monkeypatch.setattr(RowProducer, "commit_transaction", commits)
+    fill(log, 50)
+    status = forward(delivery="exactly_once", drain=True, transaction_records=20).end()
+    assert (status.acknowledged, status.skipped, status.ahead_records) == (50, 0, 0)
+    assert calls.count("commit") == 3
 
 
 def test_no_record_follows_poison_that_is_not_set_aside_yet(
