@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from aolog.read.reader import view_of
-from aolog.record import Lag, Position
+from aolog.record import Lag, Position, count_between
 from aolog.storage.storage import Storage
 from bridge.config.names import dead_letter_path
 from bridge.config.routing import Routing
@@ -143,7 +143,8 @@ class Forwarder:
 
     @property
     def acknowledged_by_topic(self) -> dict[str, int]:
-        """How many records of each topic the cluster has acknowledged (at_least_once only)."""
+        """How many records of each topic the cluster has acknowledged. Of a replay."""
+        assert isinstance(self._delivery, AtLeastOnce)  # replays are
         return self._delivery.acknowledged_by_topic
 
     def _asked_to_stop(self) -> bool:
@@ -197,9 +198,7 @@ class Forwarder:
         if position.address >= until:
             return Lag(0, 0, 0.0)
         beyond = view_of(reader).lag(Position(until, self._until_ordinal))
-        records = None
-        if lag.records is not None and beyond.records is not None:
-            records = max(0, lag.records - beyond.records)
+        records = count_between(beyond.records, lag.records)
         return Lag(records, max(0, lag.bytes - beyond.bytes), lag.seconds)
 
     def _ahead(self, position: Position, dealt_with: int, lag_records: int | None) -> int:

@@ -19,6 +19,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aolog import Gap, Reader
@@ -140,17 +141,14 @@ class LossFile:
     def __init__(self, reader: Reader, cursor: str, storage: Storage) -> None:
         self._file = CheckpointFile(cursor_path(reader.path, cursor, LOSSES_SUFFIX), storage)
         self._source = "" if reader.topic_uuid is None else reader.topic_uuid.hex()
-        self.gaps = self._load()
+        self.gaps = KnownGaps()
+        with suppress(FileNotFoundError):
+            found = self._file.load(self._parsed, "earlier losses are forgotten")
+            self.gaps = found or self.gaps
         self._again_at_s = 0.0
 
-    def _load(self) -> KnownGaps:
-        def parse(saved: dict[str, Any]) -> KnownGaps:
-            return KnownGaps.from_json(saved) if saved["source"] == self._source else KnownGaps()
-
-        try:
-            return self._file.load(parse, "earlier losses are forgotten") or KnownGaps()
-        except FileNotFoundError:
-            return KnownGaps()
+    def _parsed(self, saved: dict[str, Any]) -> KnownGaps:
+        return KnownGaps.from_json(saved) if saved["source"] == self._source else KnownGaps()
 
     def save(self, *, at_once: bool = False) -> None:
         """Saves them if one is new; durable on return. If there is no room for them, it logs a warning,

@@ -178,11 +178,6 @@ class ExactlyOnce:
         path, address = self._source.reader.path, self.engine.position.address
         return undeliverable(path, self._refusals.last, address)
 
-    @property
-    def acknowledged_by_topic(self) -> dict[str, int]:
-        """Empty: a transaction is not counted by topic."""
-        return {}
-
     def status(self) -> Status:
         """As AtLeastOnce."""
         engine = self.engine
