@@ -47,7 +47,7 @@ _REPLAY_INSTEAD = "pass it with --poison drop"
 
 class AtLeastOnce:
     """See the module. One thread calls it. engine: decides what it does. routing: of the log. give_up: called
-    now and then in long questions; True ends them."""
+    now and then in long questions; True ends them. committer, producer, dead: the forwarder closes them."""
 
     def __init__(
         self,
