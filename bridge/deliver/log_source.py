@@ -20,12 +20,11 @@ from aolog.storage.storage import Storage
 from bridge.config.names import BUFFER, REPLAY
 from bridge.deliver.losses import LogLosses
 from bridge.deliver.rate_limit import RateLimit
-from bridge.deliver.transform import TransformedBatch
+from bridge.deliver.transform import TransformedBatch, Transforms
 
 if TYPE_CHECKING:
     from aolog.read.batch import Batch
     from bridge.deliver.forwarder_options import ForwarderOptions
-    from bridge.deliver.transform import Transforms
     from bridge.kafka.cursor_record import CursorRecord
 
 # The fixed cost of a batch, some hundred microseconds and a cold cache, is shared by its records: with
