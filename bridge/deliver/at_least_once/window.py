@@ -37,8 +37,6 @@ class Window:
             if 4 * under_way >= self.bytes:
                 gain = _AT_ONCE_GAIN if wait_s < AT_ONCE_S else 1
                 self.bytes = min(self._bytes_max, self.bytes + gain * size)
-        elif (
-            sent_s >= self._halved_s
-        ):  # what was sent before the last halving does not show its effect
+        elif sent_s >= self._halved_s:  # what was sent before that does not show its effect
             self.bytes = max(self._bytes_min, self.bytes // 2)
             self._halved_s = now_s
