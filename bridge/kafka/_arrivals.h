@@ -404,7 +404,7 @@ numbered_column(const char *prefix, size_t size, const Py_buffer *numbers)
         memcpy(data + at + size, digits, (size_t)(end - digits));
         *++ends = at += (uint32_t)(size + (size_t)(end - digits));
     }
-    PyObject *column = Py_BuildValue("ONy#", Py_None, offsets, data, (Py_ssize_t)at);
+    PyObject *column = Py_BuildValue("O, N, y#", Py_None, offsets, data, (Py_ssize_t)at);
     free(data);
     return column;
 }
