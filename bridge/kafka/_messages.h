@@ -23,9 +23,10 @@ close_column(Column *column)
     PyBuffer_Release(&column->validity);
     PyBuffer_Release(&column->offsets);
     PyBuffer_Release(&column->data);
+    *column = (Column){0}; /* a released buffer keeps its address, and the next column may have no nulls */
 }
 
-/* 0 and an exception on an error. Whatever happens, it is to be closed, and had been closed or zero before. */
+/* 0 and an exception on an error; close it whatever happens. Before, it is zero or closed. */
 static int
 open_column(PyObject *object, Column *column)
 {

@@ -41,12 +41,12 @@ from bridge.operate.server import (
     LIMITS,
     SAMPLE_S,
     Limits,
+    Streams,
     carry_out,
     error,
     event,
     json_response,
     served,
-    stream,
 )
 from bridge.supervise.status import LogStatus, overview
 from bridge.supervise.supervisor import Action, Supervisor
@@ -66,7 +66,7 @@ def serving(
     monitor, too. controls: what acts for a request with the token. Raises UsageError where it cannot listen."""
     problems = Problems()
     page, policy = load_page("bridge.operate", "page.html")
-    answers = _Answers(page, access, monitor, controls, problems)
+    answers = _Answers(page, access, monitor, controls, problems, Streams(limits.streams))
     monitor.sample()
     logging.getLogger().addHandler(problems)
     try:
@@ -85,6 +85,7 @@ class _Answers:
     monitor: Monitor
     controls: Supervisor | None
     problems: Problems
+    streams: Streams
 
     def routes(self) -> Starlette:
         """The application."""
@@ -212,7 +213,7 @@ class _Answers:
             after_s = points[-1].time_s
             return event("points", [point._asdict() for point in points]) + status
 
-        return stream(events, SAMPLE_S)
+        return self.streams.answer(events, SAMPLE_S)
 
     def _snapshot(self) -> dict[str, Any]:
         """All of one moment: its numbers add up."""

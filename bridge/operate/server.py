@@ -45,9 +45,34 @@ class Limits(NamedTuple):
     connection_s: float = 10.0  # without a request under way; a scrape takes milliseconds
     request_s: float = 10.0  # of an answer, the client included
     connections: int = 64  # at once; more are closed: a Prometheus, some probes, a dozen open pages
+    streams: int = 16  # of /events, at once
 
 
 LIMITS = Limits()
+
+
+class Streams:
+    """Server-sent events to open pages: at most so many at once. The end of the server cancels them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._open = most, 0
+
+    def answer(self, events: Callable[[], Awaitable[bytes]], every_s: float) -> Response:
+        """Sends what `events` returns, again and again. The page connects again."""
+        if self._open >= self._most:
+            return error(503, f"{self._most} pages are open already", "close one")
+        return StreamingResponse(self._send(events, every_s), media_type="text/event-stream")
+
+    async def _send(
+        self, events: Callable[[], Awaitable[bytes]], every_s: float
+    ) -> AsyncIterator[bytes]:
+        self._open += 1
+        try:
+            while True:
+                yield await events()
+                await asyncio.sleep(every_s)
+        finally:
+            self._open -= 1
 
 
 class _Connection(H11Protocol):
@@ -196,17 +221,6 @@ def error(status: int, what: str, hint: str | None) -> Response:
     """What is wrong, and what to do, if that is known."""
     said = {"error": what} if hint is None else {"error": what, "hint": hint}
     return JSONResponse(said, status)
-
-
-def stream(events: Callable[[], Awaitable[bytes]], every_s: float) -> Response:
-    """Sends a page what `events` returns, again and again. The end of the server cancels it."""
-
-    async def sent() -> AsyncIterator[bytes]:
-        while True:
-            yield await events()
-            await asyncio.sleep(every_s)
-
-    return StreamingResponse(sent(), media_type="text/event-stream")
 
 
 def event(name: str, value: object) -> bytes:

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from bridge.operate.access import Access
 from bridge.operate.page import load_page
-from bridge.operate.server import carry_out, error, event, served, stream
+from bridge.operate.server import LIMITS, Streams, carry_out, error, event, served
 from bridge.simulate.settings import Settings, changed
 from bridge.simulate.simulation import Simulation
 
@@ -37,6 +37,8 @@ def serving(access: Access, simulation: Simulation) -> Iterator[tuple[str, int]]
 
 
 def _routes(page: str, simulation: Simulation) -> Starlette:
+    streams = Streams(LIMITS.streams)
+
     async def show_page(_: Request) -> Response:
         return HTMLResponse(page)
 
@@ -44,7 +46,7 @@ def _routes(page: str, simulation: Simulation) -> Starlette:
         return event("state", await asyncio.to_thread(simulation.snapshot))
 
     async def events(_: Request) -> Response:
-        return stream(state, EVERY_S)
+        return streams.answer(state, EVERY_S)
 
     def posted(act: Callable[[dict[str, Any]], None]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:

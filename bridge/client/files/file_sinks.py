@@ -39,6 +39,7 @@ _log = logging.getLogger("bridge.files")
 CURSOR = "files"
 _PART = re.compile(r"\.(?P<name>.+)\.(?P<begin>\d{20})-(?P<end>\d{20})\.part")
 _STATE = ".aolog-archive"
+_STATE_BYTES_MAX = 1 << 20
 _STEP_RECORDS = 10_000  # a step's memory is bounded
 
 
@@ -58,8 +59,8 @@ def day_of(timestamp_us: int | None) -> str | None:
 
 
 def protected_reader(log: Path) -> Reader:
-    """A reader whose cursor exists from the first moment: without it retention protects nothing. It is durable,
-    though its last writer may have been killed."""
+    """A reader whose cursor exists from the first moment: without it retention protects nothing. The cursor is durable,
+    also if the process that wrote it was killed."""
     reader = Reader(log, cursor=CURSOR)
     reader.commit()
     return reader
@@ -142,19 +143,20 @@ class DailyFiles:
         begin, lengths = self._last_step()
         self._reader = protected_reader(client.log)
         if lengths and begin >= self._reader.tell():
+            self._reader.seek(begin)  # first: a log that was made anew does not have it
             for file, length in lengths.items():
                 if files.size_of(self._directory / file) > length:
                     files.truncate(self._directory / file, length)
-            self._reader.seek(begin)  # an earlier version also stored where a step ended
 
     def _last_step(self) -> tuple[int, dict[str, int]]:
         """Where it began in the log, and how long its files were then. Raises CorruptionError."""
         if not files.size_of(self._state_path):
             return 0, {}
         try:
-            state = json.loads(self._state_path.read_bytes())
+            state = json.loads(files.read(self._state_path, _STATE_BYTES_MAX))
             lengths = {str(name): int(length) for name, length in state["files"].items()}
-            return int(state["address"]), lengths
+            # "address": of an earlier version, which also stored where a step ended.
+            return int(state["begin"] if "begin" in state else state["address"]), lengths
         except MALFORMED as error:
             raise CorruptionError(
                 f"how far the log was written cannot be read: {error}",
@@ -172,7 +174,7 @@ class DailyFiles:
                 by_name.setdefault(self._file_of(record), []).append(line_of(record.value))
         if by_name:
             lengths = {name: files.size_of(self._directory / name) for name in by_name}
-            state = {"address": begin, "files": lengths}
+            state = {"begin": begin, "files": lengths}
             files.write(self._state_path, json.dumps(state).encode())
             Storage().sync_directory(str(self._directory))
             for name, lines in by_name.items():

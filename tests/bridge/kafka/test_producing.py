@@ -44,9 +44,11 @@ def column_of(values: list[bytes | None]) -> BinaryColumn:
     for i, value in enumerate(values):
         offsets.append(offsets[-1] + len(value or b""))
         bits |= (value is not None) << i
-    there = bits.to_bytes((len(values) + 7) // 8, "little")
+    there = memoryview(bits.to_bytes((len(values) + 7) // 8, "little"))
     data = b"".join(value or b"" for value in values)
-    return BinaryColumn(memoryview(there), memoryview(offsets.tobytes()), memoryview(data))
+    return BinaryColumn(
+        there if None in values else None, memoryview(offsets.tobytes()), memoryview(data)
+    )
 
 
 def arrived(broker: EmbeddedBroker) -> dict[int, tuple[Any, ...]]:
@@ -82,7 +84,13 @@ def test_rows_arrive_as_they_are(broker: EmbeddedBroker, kind: str) -> None:
     values: dict[str, Any] = {
         "objects": VALUES,
         "a column": [column_of(VALUES)],
-        "columns": [column_of(VALUES[:3]), column_of([]), column_of(VALUES[3:])],
+        # The second and the last have no nulls, and more entries than the one before.
+        "columns": [
+            column_of(VALUES[:2]),
+            column_of(VALUES[2:5]),
+            column_of([]),
+            column_of(VALUES[5:]),
+        ],
     }
     producer = connected(broker)
     producer.put(rows_of(values[kind]))

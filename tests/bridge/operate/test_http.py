@@ -207,6 +207,17 @@ def test_connections_beyond_the_bound_are_closed_at_once_and_the_others_are_answ
         wait_until(lambda: is_answered(at))
 
 
+def test_pages_beyond_the_bound_are_told_so() -> None:
+    with (
+        served(limits=Limits(streams=1)) as at,
+        socket.create_connection(("127.0.0.1", at[1])) as client,
+    ):
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.recv(1 << 16)
+        status, _, body = ask(at, "/events")
+        assert (status, json.loads(body)["hint"]) == (503, "close one")
+
+
 def test_the_end_does_not_wait_for_an_open_page() -> None:
     with served() as at, socket.create_connection(("127.0.0.1", at[1])) as client:
         client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
