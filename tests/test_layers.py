@@ -76,7 +76,7 @@ IMPURE_LIBRARIES = {
     "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip  # a table
 SAYS_PURE = re.compile(r"\bPure\b(?! but)|^[^\n]*\ba pure state machine")
-# `speed` reads the environment once; two functions of `errors` write log lines.
+# `speed` reads the environment once, `plugin` looks once for its compiled half; two functions of `errors` write log lines.
 NEARLY_PURE = {"aolog", "aolog.record", "aolog.errors", "aolog.format.native.speed",
                "aolog.format.compression", "bridge.kafka.plugin"}  # fmt: skip  # a list
 LOGGING = {"aolog.errors.warn", "aolog.errors.fault"}

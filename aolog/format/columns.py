@@ -23,7 +23,7 @@ from array import array
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aolog.format.compression import Malformed, unpack
 from aolog.format.frame import (
@@ -192,18 +192,9 @@ def rebased(offsets: memoryview) -> tuple[Buffer, slice]:
     return offsets, slice(end)
 
 
-def header_column(headers: Sequence[Headers]) -> HeaderColumn:
-    """Of all records."""
-    bits, parts = encode_columns([b""] * len(headers), headers=headers)
-    found = decode_columns(memoryview(b"".join(parts)), len(headers), bits).headers
-    assert found is not None, "no record has a header"
-    return found
-
-
 def columns_body(columns: Columns) -> tuple[int, BodyBuilder]:
-    """The bits of columns, and the body that has them: what `decode_columns` reads. `values` must be set."""
-    _, _, values, timestamps, keys, topic, topics, headers = columns
-    assert values is not None
+    """The bits of columns, and the body that has them, which `decode_columns` checks."""
+    _, value, values, timestamps, keys, topic, topics, headers = columns
     bits, body = VALUES, BodyBuilder()
     if timestamps is not None:
         bits |= TIMESTAMPS
@@ -223,7 +214,7 @@ def columns_body(columns: Columns) -> tuple[int, BodyBuilder]:
         body.column(headers.names.part(entries.start or 0, entries.stop))
         nulls = body.column(headers.values.part(entries.start or 0, entries.stop))
         bits |= HEADER_NULLS if nulls else 0
-    bits |= VALUE_NULLS if body.column(values) else 0
+    bits |= VALUE_NULLS if body.column(values or lone(value)) else 0
     return bits, body
 
 
@@ -270,6 +261,12 @@ def encode_columns(
     if body.length > BODY_LEN_MAX:
         raise BodyTooLarge
     return bits, body.parts
+
+
+def columns_of(values: Sequence[bytes | None], **others: Any) -> Columns:
+    """As `encode_columns`, of at least one record."""
+    bits, parts = encode_columns(values, **others)
+    return decode_columns(memoryview(b"".join(parts)), len(values), bits)
 
 
 def _column(values: Sequence[bytes | None]) -> bytes | None:

@@ -200,7 +200,7 @@ class Writer(Inlet):
     def append_arrow(self, record_batch: pa.RecordBatch | Columns) -> np.ndarray:
         """As `append_many`, of a batch of columns: `value` and, optional, `key`, `headers` (lists of
         structs of `key` and `value`), `timestamp`, `topic`; `address` is ignored. Or of columns as frames
-        have them (aolog.format.columns), whose contents are not checked."""
+        have them (aolog.format.columns)."""
         return self._append_checked(self._checks.of_arrow(record_batch))
 
     def _append_checked(self, records: Body | list[bytes]) -> np.ndarray:

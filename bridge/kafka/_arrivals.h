@@ -50,7 +50,7 @@ typedef struct {
 
 /* Of one consumer. Not thread-safe: one thread takes its messages and asks for their columns. */
 typedef struct {
-    void *queue;      /* the consumer's, from `want` on; whoever asks lets it go before the consumer */
+    void *queue;      /* the consumer's, from `arrivals` on; whoever asks lets it go before the consumer */
     size_t wanted;    /* messages of the next call; 0: they are the client's alone */
     int64_t until_ms; /* how long it waits for them */
     int has_first, is_lost; /* is_lost: there was no memory for the first one */
@@ -148,7 +148,8 @@ on_consume(void *rk, Message *message, void *opaque)
     }
     int64_t left_ms = arrivals->until_ms - now_ms();
     size_t following = wanted - 1 < FOLLOWING_MAX ? wanted - 1 : FOLLOWING_MAX;
-    arrivals->count = consume_batch(arrivals->queue, left_ms > 0 ? (int)left_ms : 0, arrivals->following, following);
+    Py_ssize_t count = consume_batch(arrivals->queue, left_ms > 0 ? (int)left_ms : 0, arrivals->following, following);
+    arrivals->count = count < 0 ? 0 : count;
     return OK;
 }
 
@@ -266,8 +267,8 @@ column_of(const Arrival *run, Py_ssize_t count, int is_key)
     return Py_BuildValue("NNN", present, offsets, data);
 }
 
-/* Adds the headers of a message to a run's, and what a log cannot hold of it. Returns its time for the log. `at` messages
- * are before it. */
+/* Adds the headers of a message to a run's, and what a log cannot hold of it; stores its time for the log. `at` messages
+ * are before it. 0 and an exception on an error. */
 static int
 add_message(PyObject **to, int64_t *time_us, Py_ssize_t at, const Arrival *arrival, PyObject *left_out_type)
 {
@@ -347,7 +348,7 @@ add_arrived(PyObject *runs, PyObject *errors, const Arrivals *arrivals, Py_ssize
             size = 0;
             bytes = 0;
         }
-        bytes += message->value_size;
+        bytes += message->key_size + message->value_size;
         run[size++] = arrival;
     }
     ok = ok && add_run(runs, run, size, left_out_type);
@@ -381,14 +382,16 @@ digits_of(int64_t number, char *end)
     return end;
 }
 
-/* (None, offsets, data) of a column: the prefix and each number, in decimal. NULL and an exception on an error. */
+/* (None, offsets, data) of a column: the prefix and each number, none negative, in decimal. NULL and an exception on an
+ * error. */
 static PyObject *
 numbered_column(const char *prefix, size_t size, const Py_buffer *numbers)
 {
     Py_ssize_t count = numbers->len / (Py_ssize_t)sizeof(int64_t);
     size_t most = (size + 20) * (size_t)count;
     PyObject *offsets = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
-    char *data = malloc(most + 1), text[20], *const end = text + sizeof text;
+    char text[20], *end = text + sizeof text;
+    char *data = malloc(most + 1);
     if (offsets == NULL || data == NULL || most > UINT32_MAX) {
         Py_XDECREF(offsets);
         free(data);

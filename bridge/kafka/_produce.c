@@ -1,6 +1,6 @@
 /* Rows queued with the Kafka client as they stand in their columns: without objects for each, and
  * without a call of Python's. And single messages, with reports on those that failed, and no others. It
- * knows nothing of the log, and of the client only what librdkafka makes public: `rd_kafka_producev`, in
+ * knows the fields of a log's frames and their columns (_messages.h), and of the client only what librdkafka makes public: `rd_kafka_producev`, in
  * which the client's own `produce` ends, and interceptors, by which a plugin hears of a client that is
  * made, of messages that have their outcome, and of those that a consumer takes. This module is such a plugin.
  */
@@ -589,7 +589,7 @@ static PyMethodDef methods[] = {
      "produce_all(queue, topics, messages, at): queues messages (topic, value, key, headers, microseconds) of these "
      "topics, for the partition that the client chooses, up to one that it may refuse. Returns its index, or the end."},
     {"failures", failures_of, METH_O,
-     "failures(queue): the messages that failed since the last call, in order: topic, key, value, error. An entry "
+     "failures(queue): the messages that failed since the last call, in order: topic, value, key, error. An entry "
      "None: some more failed, for which there was no memory. Returns None if failures are not collected."},
     {"arrivals", arrivals_of, METH_NOARGS,
      "For `want`: the arrivals of the consumer just made; None if they are not collected. Let them go before the "
@@ -599,7 +599,7 @@ static PyMethodDef methods[] = {
      "one among them; waits so long for them."},
     {"columns", columns, METH_VARARGS,
      "columns(arrivals, most, bytes, left_out): (runs, errors) of what was taken since `want`. A run: see runs.py; of at most "
-     "`most` messages, and it ends when its values have so many bytes. left_out: consumed.LeftOut. An error: (topic, partition, "
+     "`most` messages, and it ends when its keys and values have so many bytes. left_out: consumed.LeftOut. An error: (topic, partition, "
      "offset, code, text)."},
     {"numbered", numbered, METH_VARARGS,
      "numbered(prefix, numbers): a column of the prefix and each number, i64, in decimal."},

@@ -1,4 +1,5 @@
-"""Messages: the records of a batch as a producer takes them, column by column. Pure.
+"""Messages: the records of a batch as a producer takes them, column by column. Pure, but for the
+first look for the compiled half.
 
 An object a record, with a call or two each, costs more than producing it. So `_produce.c` makes the columns out of
 those of the frames, if it could be compiled, and the frames have nothing but times, keys, values and one topic each.
@@ -21,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from aolog import Record
 from aolog.format.columns import BinaryColumn, lone
-from aolog.format.native.speed import Rows, binary
 from aolog.format.origin import HEADER_NAME, STAMP, stamp_in
 from aolog.read.batch import Batch, RecordFrame
 from bridge.kafka.lane import LaneKey
@@ -78,7 +78,7 @@ class Messages(NamedTuple):
             return cast("bytes | None", self.values[i])
         number = bisect_right(self.firsts, i) - 1
         column, at = cast("BinaryColumn", self.values[number]), i - self.firsts[number]
-        return cast("bytes | None", next(Rows(None, (binary(column),), at, at + 1)))
+        return column.part(at, at + 1).to_list()[0]
 
     def all_values(self) -> list[bytes | None]:
         """As objects."""

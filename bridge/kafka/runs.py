@@ -1,4 +1,4 @@
-"""Consumed messages as columns: a run is messages of one partition, in its order; and a consumer that takes them so.
+"""Consumed messages as columns: a run is messages of one partition, in its order; and the consumer that gets them so.
 
 The columns are those of a log's frames, so that a run becomes one without an object for any of its records. What a
 log cannot hold of a message is left out. `_produce.c`, if it could be compiled, reads messages before the client makes
@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message
 
-from aolog.format.columns import BinaryColumn, Columns, decode_columns, encode_columns, lone
+from aolog.format.columns import BinaryColumn, Columns, columns_of, lone
 from aolog.format.slab import NO_TIMESTAMP
 from bridge.kafka.catalog import Place
 from bridge.kafka.consumed import LeftOut, Pairs, headers_of, time_ms_of
 from bridge.kafka.plugin import ARRIVALS, plugin
 
-# A run ends when its values have so many bytes: it becomes a frame, and a frame of large messages would need much
+# A run ends when its keys and values have so many bytes: it becomes a frame, and a frame of large messages would need much
 # memory to write and to read, and exceed the bound of a log.
 BYTES_MAX = 512 << 10
 _LOG_MS_MAX = ((1 << 63) - 1) // 1_000  # a log's times are microseconds
@@ -48,8 +48,13 @@ class Run(NamedTuple):
             return self
         first = bisect_left(offsets, begin)
         last = max(first, bisect_left(offsets, end))
-        part = columns.part(first, last), headers and headers[first:last]
-        return Run(place, offsets[first:last], *part, left_out and left_out[first:last])
+        return Run(
+            place,
+            offsets[first:last],
+            columns.part(first, last),
+            headers and headers[first:last],
+            left_out and left_out[first:last],
+        )
 
     def chosen(self, wanted: list[bool]) -> Run:
         """The messages for which it is true. Copies them, unless all are."""
@@ -77,7 +82,7 @@ class Run(NamedTuple):
 
 
 def runs_of(messages: Iterable[Any], records_max: int) -> Iterator[Run]:
-    """The runs of messages without errors, in order; none has more records, and each ends at BYTES_MAX."""
+    """The runs of messages without errors, in order. A run has at most records_max messages, and ends at BYTES_MAX."""
     for place, of_place in groupby(
         messages, lambda message: (message.topic(), message.partition())
     ):
@@ -85,7 +90,7 @@ def runs_of(messages: Iterable[Any], records_max: int) -> Iterator[Run]:
         size = 0
         for message in of_place:
             rows.append(_row(message))
-            size += len(message)
+            size += len(message) + len(message.key() or b"")
             if len(rows) == records_max or size >= BYTES_MAX:
                 yield _run(place, rows)
                 rows, size = [], 0
@@ -105,8 +110,7 @@ def _row(message: Any) -> tuple[Any, ...]:
 
 def _run(place: Place, rows: list[tuple[Any, ...]]) -> Run:
     offsets, times_us, keys, values, headers, left_out = zip(*rows, strict=True)
-    bits, parts = encode_columns(values, timestamps=times_us, keys=_used(keys))
-    columns = decode_columns(memoryview(b"".join(parts)), len(rows), bits)
+    columns = columns_of(values, timestamps=times_us, keys=_used(keys))
     return Run(place, array("q", offsets), columns, _used(headers), _used(left_out))
 
 
@@ -115,7 +119,13 @@ def _used(column: tuple[Any, ...]) -> list[Any] | None:
 
 
 def _compiled_run(
-    place: Place, offsets: bytes, times_us: bytes, keys: Any, values: Any, *others: Any
+    place: Place,
+    offsets: bytes,
+    times_us: bytes,
+    keys: Any,
+    values: Any,
+    headers: list[Pairs | None] | None,
+    left_out: list[LeftOut | None] | None,
 ) -> Run:
     """From what the compiled half returns."""
     numbers = array("q", offsets)
@@ -123,7 +133,7 @@ def _compiled_run(
     columns = Columns(
         len(numbers), None, _column(*values), timestamps, None if keys is None else _column(*keys)
     )
-    return Run(place, numbers, columns, *others)
+    return Run(place, numbers, columns, headers, left_out)
 
 
 def _column(present: bytes | None, offsets: bytes, data: bytes) -> BinaryColumn:
@@ -184,6 +194,5 @@ def numbered(prefix: bytes, numbers: array[int]) -> BinaryColumn:
     compiled = plugin()
     if compiled is not None:
         return _column(*compiled.half.numbered(prefix, numbers))
-    bits, parts = encode_columns([b"%b%d" % (prefix, number) for number in numbers])
-    found = decode_columns(memoryview(b"".join(parts)), len(numbers), bits)
+    found = columns_of([b"%b%d" % (prefix, number) for number in numbers])
     return found.values or lone(found.value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from aolog import Writer
-from aolog.format.columns import BinaryColumn, HeaderColumn, header_column, offsets_of
+from aolog.format.columns import BinaryColumn, HeaderColumn, columns_of, offsets_of
 from bridge.kafka.consumed import Omissions
 from bridge.kafka.fetcher import Fetched, Fetcher
 from bridge.kafka.runs import Run, numbered
@@ -43,14 +43,14 @@ def append_frame(writer: Writer, source: Source, run: Run, omissions: Omissions)
     return int(addresses[0])
 
 
-def _headers(run: Run, source: Source) -> HeaderColumn:
+def _headers(run: Run, source: Source) -> HeaderColumn | None:
     """The headers of each message, and its origin."""
     origins = numbered(source.prefix, run.offsets)
     if run.headers is None:
         return HeaderColumn(*_one_each(len(run.offsets)), origins)
     pairs = [(HEADER_NAME, value) for value in origins.to_list()]
     headers = [(*(own or ()), origin) for own, origin in zip(run.headers, pairs, strict=True)]
-    return header_column(headers)
+    return columns_of([b""] * len(headers), headers=headers).headers
 
 
 @lru_cache(16)

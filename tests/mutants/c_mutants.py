@@ -24,7 +24,7 @@ class CMutant(NamedTuple):
     """A changed text in the C files of HOMES."""
 
     name: str
-    clause: str  # what breaks: frames, limits, columns, reading, flushing, syncing, payloads, walking, queueing, failures, arrivals
+    clause: str  # what breaks: frames, limits, columns, reading, flushing, syncing, payloads, walking, queueing, messages, failures, arrivals
     before: str  # occurs once in these files together, so code may move between them
     after: str  # what replaces it
     test: str  # which must fail, as of `Mutant`
@@ -85,6 +85,8 @@ STOPS = "stretch::test_a_walk_stops_before_a_frame_that_is_not_plain"
 ARRIVE = "producing::test_rows_arrive_as_they_are"
 NOTED = "producing::test_a_message_that_the_broker_refuses_is_noted_with_its_content"
 ONE_PLACE = "arrivals::test_a_run_is_of_one_partition_even_where_offsets_rise"
+MADE = "messages::test_columns_are_those_of_the_records"
+UNFIT = "messages::test_columns_that_do_not_fit_are_refused"
 SAME = "arrivals::test_columns_are_what_the_client_s_messages_say"
 DROPPED = "producing::test_messages_that_a_producer_drops_are_noted_whatever_queued_them"
 NOT_PLAIN = "producing::test_what_is_not_plain_is_left_to_the_clients_call"
@@ -271,6 +273,14 @@ _ROWS = {
          "topic == NULL ||", "producing::test_an_invalid_row_raises_the_clients_own_error"),
         ("a message may be before 1970", "topic != NULL && time_ms >= 0 &&", "topic != NULL &&", NOT_PLAIN),
     ),
+    "messages": (
+        ("a column has the nulls of the one before", "*column = (Column){0};", "", ARRIVE),
+        ("a null is an empty value", "if (bits != NULL && !(bits[i >> 3] >> (i & 7) & 1))\n        return 1;\n    memcpy(cuts", "memcpy(cuts", ARRIVE),
+        ("a time before 1970 is kept", "us < 2000 ? 1 : us / 1000", "us / 1000", MADE),
+        ("stamps have the address of their frame", "stamp + sizeof made->head, &address", "stamp + sizeof made->head, made->addresses", MADE),
+        ("sizes leave out the keys", "(int64_t)(value_size + key_size)", "(int64_t)value_size", MADE),
+        ("fewer records are made than were asked for", "added && made.at == count", "added", UNFIT),
+    ),
     "failures": (
         ("a failure is not noted", "*failures->last = failure;", "", NOTED),
         ("what was delivered counts as failed", "if (message->error == OK)", "if (0)", NOTED),
@@ -286,22 +296,23 @@ _ROWS = {
         ("a run has messages of two partitions",
          "message->topic != first->topic || message->partition != first->partition",
          "message->topic != first->topic", ONE_PLACE),
-        ("a run has a message twice", "message->offset <= last ||", "",
+        ("a run has a message twice", "message->offset <= run[size - 1].message->offset ||", "",
          "arrivals::test_offsets_rise_within_a_run_also_if_the_client_fetches_again"),
         ("a run has any number of bytes", "bytes >= most_bytes ||", "",
          "arrivals::test_a_run_of_large_messages_has_fewer"),
-        ("messages have the offset of the first of their run", "PyLong_FromLongLong(message->offset)",
-         "PyLong_FromLongLong(run->first.message->offset)", SAME),
-        ("keys are not taken", "bytes_or_none(message->key, message->key_size)", "Py_NewRef(Py_None)", SAME),
+        ("messages have the offset of the first of their run", "= run[i].message->offset;", "= run->message->offset;", SAME),
+        ("keys are not taken", "column_of(run, count, 1)", "Py_NewRef(Py_None)", SAME),
+        ("a message without a value has an empty one", "if (entry != NULL && bits != NULL)", "if (bits != NULL)", SAME),
         ("a header without a value is empty", "bytes_or_none(value, size)",
          'PyBytes_FromStringAndSize(value == NULL ? "" : value, (Py_ssize_t)size)', SAME),
         ("the first message has no headers", "first.headers == NULL ? NULL : headers_copy(first.headers)", "NULL", SAME),
-        ("the first message is not among the columns", "Py_ssize_t i = -1, size = 0", "Py_ssize_t i = 0, size = 0", SAME),
+        ("the first message is not among the columns", "Py_ssize_t i = -1; ok && i < arrivals->count",
+         "Py_ssize_t i = 0; ok && i < arrivals->count", SAME),
         ("a time that cannot be kept is kept", "is_timed && time_ms >= -TIME_MS_MAX && time_ms <= TIME_MS_MAX",
          "is_timed && time_ms >= -TIME_MS_MAX", "arrivals::test_a_time_that_cannot_be_kept_is_left_out"),
         ("errors among messages are passed over", "ok = add_error(errors, &arrival);", "",
          "arrivals::test_the_end_and_an_offset_that_is_gone_are_reported"),
-        ("a number loses a digit", "while (rest /= 10);", "while ((rest /= 10) > 9);", "arrivals::test_headers_are_numbered"),
+        ("a number loses a digit", "while (rest /= 10);", "while ((rest /= 10) > 9);", "arrivals::test_a_column_is_numbered"),
     ),
 }  # fmt: skip  # a table
 

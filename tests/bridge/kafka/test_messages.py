@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from aolog import Reader, Writer
+from aolog.format.columns import Columns
 from aolog.format.origin import HEADER_NAME
 from aolog.format.slab import NO_TIMESTAMP
-from aolog.read.batch import Batch
+from aolog.read.batch import Batch, RecordFrame
 from bridge.kafka.lane import LaneKey
 from bridge.kafka.messages import MessageRows, Messages, messages_of, milliseconds
 from bridge.kafka.plugin import plugin
@@ -116,6 +117,17 @@ def test_frames_with_other_columns_and_lengths_are_put_together(tmp_path: Path) 
     assert part_of(messages, 0, count) == said_by(batch)
     assert list(messages.sizes) == [len(r.value or b"") + len(r.key or b"") for r in batch]
     assert list(messages.topics) == [record.topic for record in batch]
+
+
+def test_fields_are_where_the_compiled_half_reads_them() -> None:
+    """See _messages.h."""
+    frame, columns = RecordFrame._fields, Columns._fields
+    assert (frame[0], frame[4], frame[6:9]) == (
+        "address",
+        "timestamp_us",
+        ("columns", "epoch", "addresses"),
+    )
+    assert (columns[0], columns[3:6]) == ("records", ("timestamps", "keys", "topic"))
 
 
 @pytest.mark.skipif(plugin() is None, reason="the compiled half was not built")
