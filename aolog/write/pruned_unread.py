@@ -18,8 +18,8 @@ WARN_EVERY_S = 60.0  # a full log may lose many slabs a second: log one line a m
 
 
 class PrunedUnread:
-    """The unread records that a writer's retention removed. Logs a warning at once, then at most one
-    a minute with the losses since. Call `add` and `warn` under the writer's lock.
+    """The unread records that retention removed. Logs a warning at once, then at most one a minute with the losses
+    since. Not thread-safe: a writer calls it under its lock.
 
     total: by cursor, since the writer was opened; replaced, never changed. due_s: when the next
     warning is due, by `time.monotonic`.

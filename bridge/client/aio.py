@@ -39,9 +39,8 @@ class AsyncProducer:
         self.notices = options.notices
         self._producer = Producer(options._replace(is_sync=True))  # which does not linger
         self._calls = Worker("client-producer")
-        self._turn = (
-            asyncio.Lock()
-        )  # messages are sent in the order of the calls, also if they wait for room
+        # Messages are sent in the order of the calls, also if they wait for room.
+        self._turn = asyncio.Lock()
         self._under_way: list[tuple[asyncio.Future[None], Delivery]] = []
         self._driving: asyncio.Task[None] | None = None
 
@@ -52,7 +51,7 @@ class AsyncProducer:
         key: bytes | str | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Sends a message and waits for the acknowledgement. The Delivery is done: nothing of it waits. Raises
+        """Sends a message and waits for the acknowledgement. The Delivery is done. Raises
         SendFailed, MissingTopic."""
         async with self._turn:
             while True:

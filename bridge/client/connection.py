@@ -22,15 +22,16 @@ from bridge.kafka.setting_files import meant, unreadable_file
 
 _log = logging.getLogger("bridge.client")
 _SAID_MAX = 20  # causes until something arrives: a broker's name may be in each
+CLIENT_ID = "aolog-client"
 PRODUCER_DEFAULTS: dict[str, Any] = {
-    "client.id": "aolog-client",
+    "client.id": CLIENT_ID,
     "partitioner": "murmur2_random",  # keys go where the Java client's go
     "delivery.timeout.ms": 120_000,  # the Java client's default; librdkafka's is five minutes
     "socket.keepalive.enable": True,
     QUEUE_KBYTES: 1 << 20,  # librdkafka's default
 }
 CONSUMER_DEFAULTS: dict[str, Any] = {
-    "client.id": "aolog-client",
+    "client.id": CLIENT_ID,
     "enable.auto.offset.store": False,  # a position is stored at the next poll, as Java does
     "topic.metadata.refresh.interval.ms": 5_000,  # a new topic is found within 5 s
     "socket.keepalive.enable": True,

@@ -18,7 +18,7 @@ from confluent_kafka import Producer as KafkaProducer
 
 from aolog.errors import RecordRefused, counted, not_copied
 from bridge.client.config import Source, load
-from bridge.client.connection import PRODUCER_DEFAULTS, Waiting, families, interruptible
+from bridge.client.connection import CLIENT_ID, PRODUCER_DEFAULTS, Waiting, families, interruptible
 from bridge.client.delivery import Delivery, Failures, Route, send_failed
 from bridge.client.errors import ClientClosed, MissingTopic, SendFailed
 from bridge.client.heartbeat import HeartbeatSender, make_heartbeat
@@ -62,8 +62,10 @@ class Producer:
         self._is_closed = False
         self._all_routes: list[Route] = []  # also once it is closed
         self._routes: dict[str, Route] = {}  # of topics that were sent to; none once it is closed
-        self._client_id = client_id = {**PRODUCER_DEFAULTS, **options.settings}["client.id"]
-        self._heartbeats = HeartbeatSender(client_id, options.heartbeat_s, self._send_heartbeat)
+        self._client_id = options.settings.get("client.id", CLIENT_ID)
+        self._heartbeats = HeartbeatSender(
+            self._client_id, options.heartbeat_s, self._send_heartbeat
+        )
 
     def _make(self, settings: dict[str, str]) -> KafkaProducer:
         fast = {"linger.ms": 0} if self._is_sync else {}  # nothing to wait for

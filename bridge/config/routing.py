@@ -28,11 +28,6 @@ FILTERED = "\0"
 """The topic of records that a transform left out: no record can name it."""
 
 _TOPICS_REMEMBERED = 1 << 12  # a log has few; this bounds memory if each record names another
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-_SEED = 0x9747B28C
-_KEYS_REMEMBERED = 1 << 16  # hashing a key in Python takes microseconds, and keys recur
-KEY_BYTES_REMEMBERED = 256  # longer keys are not remembered: 65,536 of 64 KB would take 4 GiB
 
 
 class Rule(NamedTuple):
@@ -156,6 +151,10 @@ def _matches(pattern: str | None, text: str | None) -> bool:
 
 
 # --- partitions -----------------------------------------------------------------------------
+
+_M, _MASK, _SEED = 0x5BD1E995, 0xFFFFFFFF, 0x9747B28C  # of murmur2
+_KEYS_REMEMBERED = 1 << 16  # hashing a key in Python takes microseconds, and keys recur
+KEY_BYTES_REMEMBERED = 256  # longer keys are not remembered: 65,536 of 64 KB would take 4 GiB
 
 
 def murmur2(data: bytes) -> int:

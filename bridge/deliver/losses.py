@@ -73,7 +73,8 @@ class LogLosses(KnownGaps):
             if self.add(gap, ordinal):
                 new = None if gap.records_lost is None else self.records - before
                 unread = both(unread, gap._replace(records_lost=new))
-        self._unread.add({} if unread is None else {self._cursor: unread})
+        if unread is not None:
+            self._unread.add({self._cursor: unread})
         self._unread.warn()
 
     def warn(self) -> None:

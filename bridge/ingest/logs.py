@@ -167,8 +167,10 @@ class Logs:
     def state(self) -> list[dict[str, Any]]:
         """Of each open log: topic, end, durable."""
         with self._lock:
-            writers = {topic: log.writer for topic, log in self._open.items()}
-            return [{"topic": t, "end": w.end, "durable": w.durable} for t, w in writers.items()]
+            return [
+                {"topic": topic, "end": log.writer.end, "durable": log.writer.durable}
+                for topic, log in self._open.items()
+            ]
 
     def close(self) -> None:
         """Closes the logs. Raises an error after all were tried."""

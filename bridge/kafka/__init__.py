@@ -7,6 +7,6 @@ columns, as the client takes them), client_limits and admission (what the client
 (what a producer reports), plugin, queueing, connection (a client and its cluster) and producer (at least once).
 For exactly once: transactional_producer (where a transaction is committed) with ownership, cursor_record,
 cursor_topic and hanging_transactions. What they ask a cluster: read_back, identity, topic_creation,
-topic_settings, stalls; telemetry (what is measured). Then catalog, runs and fetcher (what a cluster has, and
-reading it, as columns: for `bridge.pull` and commands) and embedded (a test cluster in this process).
+topic_settings, stalls; telemetry (what is measured). cluster_watch. Then catalog, consumed, runs and
+fetcher (what a cluster has, and reading it, as columns: for `bridge.pull` and commands) and embedded (a test cluster in this process).
 """

@@ -6,8 +6,8 @@
     GET  /healthz   200 while every thread makes progress, else 503 with the logs whose thread hangs
     GET  /readyz    200 while the root and the logs exist, the cluster of each running or idle log
                     answers, and no error stopped one; else 503
-    GET  /status    {"overview": ..., "summary": ..., "clusters": [...], "logs": [...]}: see supervise/status.py; scrub: see scrub.py;
-                    archive: see supervise/archiving.py
+    GET  /status    {"overview": ..., "summary": ..., "clusters": [...], "logs": [...]}: of a log see health.py; scrub:
+                    see scrub.py; archive: see supervise/archiving.py
     GET  /log       one log in detail: its slabs and disk (?log=NAME&cluster=NAME)
     POST /token     204 with the token, else 401
     POST /action    {"action": "pause" | "resume" | "retry", "log": NAME, "cluster": NAME}; with the token

@@ -35,7 +35,7 @@ POINT_S = 5.0  # an hour of points is 720: enough for a chart, 50 kB as JSON
 POINTS = 720
 RATE_POINTS = 3  # intervals of a rate's mean: a writer that flushes each 10 s is steady
 _MEASURE_S = 0.02  # of each second for file sizes: 5,000 logs are measured in about a minute
-_TREND_S = 900.0  # what a trend is of: longer than bursts and prunes
+_TREND_S = 900.0  # a trend's time: longer than a burst or a prune
 _TREND_S_MIN = 60.0  # a trend of less is noise
 _FIT_MIN = 0.5  # a line that explains less of the movement is no trend: it goes up and down
 PRUNED_SHOWN = 50  # slabs of a log that were deleted while the process watched
@@ -56,9 +56,8 @@ class Trend:
     """When something that shrinks is empty, by a line through its last values: bursts and prunes move it little."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, float]] = (
-            deque()
-        )  # when, and the value; one for each POINT_S
+        # When, and the value: one for each POINT_S.
+        self._seen: deque[tuple[float, float]] = deque()
 
     def add(self, now_s: float, value: float) -> float | None:
         """Adds a value. In how many seconds it is 0 at the present rate; None unless it shrinks steadily."""

@@ -146,9 +146,8 @@ class Discovery:
     def __init__(self, root: str | None, logs: dict[str, str] | None = None) -> None:
         self.root = root
         self.configure(logs or {}, include=("*",), exclude=())
-        self.unlisted: dict[
-            str, str
-        ] = {}  # below the root, with the reasons: there may be logs in them
+        # Directories below the root, with the reasons: there may be logs in them.
+        self.unlisted: dict[str, str] = {}
         self._parked: dict[str, Growth | None] = {}
         self._watched: dict[str, int] = {}
         self._paths: dict[int, str] = {}

@@ -77,7 +77,7 @@ class KafkaProvider:
         self._connection = Connection(
             bootstrap_servers,
             {"linger.ms": 1, **(settings or {})},  # a flush waits for it
-            Listener(lambda _: None, lambda _: None),  # an error ends messages, too, which say so
+            Listener(lambda _: None, lambda _: None),  # the messages that an error ends report it
             Terms(create_topics=create_topics),
         )
         self._delivery_s = delivery_s

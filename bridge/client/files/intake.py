@@ -27,7 +27,7 @@ from aolog.errors import AddressBeyondEnd, AddressPruned, NoSuchCursor, NotALog,
 from aolog.log.cursor_file import read_position
 from aolog.read.gaps import reported_elsewhere
 from aolog.storage.storage import Storage
-from bridge.client.connection import PRODUCER_DEFAULTS
+from bridge.client.connection import CLIENT_ID
 from bridge.client.files import file_system as files
 from bridge.client.files.file_config import FileClient, ProducerClient
 from bridge.client.files.file_system import Seen
@@ -114,7 +114,7 @@ class Intake:
         interval_s = self._table.heartbeat_interval
         if interval_s is not None and now_s >= self._next_beat_s:
             self._next_beat_s = now_s + interval_s
-            client_id = {**PRODUCER_DEFAULTS, **self._client.options.settings}["client.id"]
+            client_id = self._client.options.settings.get("client.id", CLIENT_ID)
             self._writer.append(make_heartbeat(self._table.topic, client_id).to_json())
         if now_s >= self._next_file_s and self._take_one(now_s):
             self._next_file_s = now_s + self._table.time_per_file

@@ -71,7 +71,7 @@ class KafkaCluster:
         return ",".join(node.bootstrap_of(listener) for node in self.nodes.values())
 
     def _wait_for_all(self) -> None:
-        """Until each node knows of the others."""
+        """Until a node knows of all."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         until_s = time.monotonic() + START_SECONDS_MAX
         known = 0

@@ -111,7 +111,7 @@ def _joined(addresses: Mapping[str, str]) -> str:
 
 
 class Node(NamedTuple):
-    """One of several nodes. voters: the address of each node's controller, by id."""
+    """A node of a cluster. voters: the address of each node's controller, by id."""
 
     id: int
     cluster_id: str
