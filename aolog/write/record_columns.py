@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aolog.errors import RecordRefused, load_optional
-from aolog.format.columns import Columns, columns_body, decode_columns, lone
+from aolog.format.columns import Columns, check_columns, columns_body, lone
 from aolog.format.compression import Malformed, packer
 from aolog.format.native.inlet import Body, body_of, encode_records
 from aolog.queuefka.format1 import check_storable, without
@@ -101,19 +101,18 @@ class RecordChecks:
         now_us, records = clock.now_us(), columns.records
         if not records:
             return Body(0, 0, [], now_us, now_us)
-        bits, body = columns_body(columns)
-        whole = b"".join(body.parts)
         try:
-            decode_columns(memoryview(whole), records, bits)
+            check_columns(columns)
         except Malformed as error:
             raise RecordRefused(f"the columns are malformed: {error}") from None
+        bits, body = columns_body(columns)
         longest = 0
         if body.length > self._max_record_bytes:  # otherwise no record is
             longest = max(check_record(*record)[5] for record in _rows(columns))
         check_sizes(body.length, longest, self._max_record_bytes)
         stamps = np.frombuffer(columns.timestamps or array("q", [now_us]), np.int64)
         range_us = int(stamps.max()), int(stamps.min())
-        return self._frame(Body(records, bits, [whole], *range_us))
+        return self._frame(Body(records, bits, body.parts, *range_us))
 
     def _frame(self, body: Body) -> Body:
         if not self._has_columns:

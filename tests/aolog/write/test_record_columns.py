@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
 import aolog
+from aolog.format.columns import BinaryColumn, Columns, HeaderColumn
 from aolog.format.frame import KIND_RECORDS
 from aolog.write.validate import check_record
 from tests.aolog.conftest import frames_of, read_all
@@ -154,3 +156,37 @@ def test_columns_without_times_get_the_present(log_path: str) -> None:
     with aolog.Writer(log_path) as writer:
         writer.append_arrow(columns._replace(timestamps=None))
     assert all((r.timestamp or 0) > 1_600_000_000_000_000 for r in read_all(log_path))
+
+
+OFFSETS = memoryview(array("I", [0, 1, 2]).tobytes())
+AB = BinaryColumn(None, OFFSETS, memoryview(b"ab"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"values": AB._replace(offsets=OFFSETS[:8])},
+        {"values": AB._replace(data=memoryview(b"a"))},
+        {"values": AB._replace(offsets=memoryview(array("I", [0, 1, 2, 2]).tobytes()))},
+        {"values": AB._replace(offsets=memoryview(array("I", [0, 2, 1]).tobytes()))},
+        {"values": AB._replace(validity=memoryview(b""))},
+        {"keys": AB._replace(offsets=OFFSETS[:8])},
+        {"timestamps": memoryview(bytes(15))},
+        {"topics": AB._replace(data=memoryview(b"\xff\xff"))},
+        {"headers": HeaderColumn(OFFSETS, AB._replace(data=memoryview(b"\xff\xff")), AB)},
+        {"headers": HeaderColumn(OFFSETS, AB._replace(offsets=OFFSETS[:8]), AB)},
+        {"headers": HeaderColumn(OFFSETS[:8], AB, AB)},
+        {"headers": HeaderColumn(OFFSETS, AB._replace(validity=memoryview(b"\3")), AB)},
+    ],
+)
+def test_malformed_columns_are_refused_and_nothing_is_taken(
+    log_path: str, wrong: dict[str, Any]
+) -> None:
+    with aolog.Writer(log_path) as writer:
+        with pytest.raises(aolog.RecordRefused, match="malformed"):
+            writer.append_arrow(Columns(2, values=AB)._replace(**wrong))
+        writer.append_arrow(Columns(2, values=AB, headers=HeaderColumn(OFFSETS, AB, AB)))
+    assert [(r.value, r.headers) for r in read_all(log_path)] == [
+        (b"a", (("a", b"a"),)),
+        (b"b", (("b", b"b"),)),
+    ]
