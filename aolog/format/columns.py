@@ -192,60 +192,6 @@ def rebased(offsets: memoryview) -> tuple[Buffer, slice]:
     return offsets, slice(end)
 
 
-def check_columns(columns: Columns) -> None:
-    """Raises Malformed unless they are as frames have them. Copies nothing."""
-    records, value, values, timestamps, keys, _, topics, headers = columns
-    checked = [(one, records) for one in (values or lone(value), keys, topics) if one is not None]
-    if any(column.entries != records for column, _ in checked):
-        raise Malformed("a column of another number of records")
-    offsets: list[memoryview] = []
-    if headers is not None:
-        offsets.append(headers.offsets.cast("I"))
-        last = offsets[0][-1]
-        if len(offsets[0]) != records + 1 or headers.names.validity is not None:
-            raise Malformed("headers of another number of records, or without a name")
-        checked += [(headers.names, last), (headers.values, last)]
-    for column, entries in checked:
-        numbers = column.offsets.cast("I")
-        bits = (entries + 7) // 8 if column.validity is None else len(column.validity)
-        if len(numbers) <= entries or numbers[-1] > len(column.data) or bits < (entries + 7) // 8:
-            raise Malformed("a column has fewer entries, or bytes, than it should")
-        offsets.append(numbers)
-    if timestamps is not None and len(timestamps) != 8 * records:
-        raise Malformed("timestamps of another number of records")
-    if not speed.rise(offsets):
-        raise Malformed("offsets fall")
-    for text in (topics, headers and headers.names):
-        if text is not None:
-            _check_text(text)
-
-
-def columns_body(columns: Columns) -> tuple[int, BodyBuilder]:
-    """The bits of columns, and the body that has them, which `check_columns` has checked."""
-    _, value, values, timestamps, keys, topic, topics, headers = columns
-    bits, body = VALUES, BodyBuilder()
-    if timestamps is not None:
-        bits |= TIMESTAMPS
-        body.put(timestamps)
-    if keys is not None:
-        bits |= KEYS | (KEY_NULLS if body.column(keys) else 0)
-    if topic is not None:
-        name = topic.encode()
-        bits |= TOPIC
-        body.put(_U32.pack(len(name)) + name)
-    if topics is not None:
-        bits |= TOPICS | (TOPIC_NULLS if body.column(topics) else 0)
-    if headers is not None:
-        offsets, entries = rebased(headers.offsets)
-        bits |= HEADERS
-        body.put(offsets)
-        body.column(headers.names.part(entries.start or 0, entries.stop))
-        nulls = body.column(headers.values.part(entries.start or 0, entries.stop))
-        bits |= HEADER_NULLS if nulls else 0
-    bits |= VALUE_NULLS if body.column(values or lone(value)) else 0
-    return bits, body
-
-
 def encode_columns(
     values: Sequence[bytes | None],
     *,
@@ -362,7 +308,7 @@ def _text(data: memoryview | bytes) -> str:
         raise Malformed("text is not UTF-8") from error
 
 
-def _check_text(column: BinaryColumn) -> None:
+def check_text(column: BinaryColumn) -> None:
     """Raises Malformed if an entry is not UTF-8 by itself."""
     if _text(column.data).isascii():
         return
@@ -442,11 +388,11 @@ def _decode(body: memoryview, count: int, bits: int, unchecked: list[memoryview]
         topic, at = _text(body[at:end]), end
     if bits & TOPICS:
         topics, at = _binary(body, at, count, unchecked, nulls=bool(bits & TOPIC_NULLS))
-        _check_text(topics)
+        check_text(topics)
     if bits & HEADERS:
         offsets, at, entries = _offsets(body, at, count, unchecked)
         names, at = _binary(body, at, entries, unchecked)
-        _check_text(names)
+        check_text(names)
         of, at = _binary(body, at, entries, unchecked, nulls=bool(bits & HEADER_NULLS))
         headers = HeaderColumn(offsets, names, of)
     values, at = _binary(body, at, count, unchecked, nulls=bool(bits & VALUE_NULLS))

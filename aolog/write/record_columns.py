@@ -7,12 +7,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aolog.errors import RecordRefused, load_optional
-from aolog.format.columns import Columns, check_columns, columns_body, lone
+from aolog.format.columns import Columns, lone
 from aolog.format.compression import Malformed, packer
 from aolog.format.native.inlet import Body, body_of, encode_records
 from aolog.queuefka.format1 import check_storable, without
 from aolog.queuefka.slab import Payloads, put_values
 from aolog.storage import clock
+from aolog.write.given_columns import check_columns, columns_body
 from aolog.write.validate import check_record, check_sizes
 
 if TYPE_CHECKING:
