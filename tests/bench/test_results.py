@@ -41,7 +41,7 @@ def test_where_others_are_faster_they_are():
     for kind, text in figures:
         shown[kind] += map(float, text.split(" to "))
     assert max(shown["percent"]) < 100
-    assert min(shown["ratio"] + shown["times"]) > 1
+    assert min(shown["ratio"]) > 1
     assert min(shown["longer"]) > 0
 
 
