@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from aolog import Record
@@ -174,12 +174,22 @@ class MessageRows:
         stamped = HEADER_NAME, STAMP.size, stamps
         return self.lanes, values, keys, self.callbacks, times_ms, stamped
 
-    def call(self, i: int) -> tuple[Any, ...]:
-        """The arguments of the client's `produce` for the message at i: topic, value, key, partition, callback, None,
-        milliseconds, headers."""
-        messages, (topic, partition), callbacks = self.messages, self.lanes[i], self.callbacks
-        callback = None if callbacks is None else callbacks[i]
-        headers = messages.headers
-        sent = [(HEADER_NAME, messages.stamp(i))] if headers is None else headers[i]
-        key, time_ms = messages.keys[i], messages.times_ms[i]
-        return topic, messages.value(i), key, partition, callback, None, time_ms, sent
+    def calls(self, end: int) -> Iterator[tuple[Any, ...]]:
+        """The arguments of the client's `produce` for each message in [at, end): topic, value, key, partition, callback,
+        None, milliseconds, headers."""
+        messages, begin, callbacks = self.messages, self.at, self.callbacks
+        lanes = self.lanes[begin:end]
+        stamped = ([(HEADER_NAME, messages.stamp(i))] for i in range(begin, end))
+        return zip(
+            map(itemgetter(0), lanes),
+            map(messages.value, range(begin, end))
+            if messages.firsts
+            else messages.values[begin:end],
+            messages.keys[begin:end],
+            map(itemgetter(1), lanes),
+            repeat(None) if callbacks is None else callbacks[begin:end],
+            repeat(None),
+            messages.times_ms[begin:end],
+            stamped if messages.headers is None else messages.headers[begin:end],
+            strict=False,
+        )

@@ -63,13 +63,14 @@ class RowProducer(Producer):
     def put(self, rows: MessageRows) -> None:
         """Queues all of them, in order. Raises what `produce` raises, about the row at `rows.at`."""
         put, columns = self._put, rows.columns()
-        while True:
+        while rows.at < rows.end:
+            end = rows.end
             if put is not None and columns is not None:
-                rows.at = put(*columns, rows.at, rows.end, rows.is_kept)
-            if rows.at >= rows.end:
-                return
-            self.produce(*rows.call(rows.at))
-            rows.at += 1
+                rows.at = put(*columns, rows.at, end, rows.is_kept)
+                end = min(rows.at + 1, end)  # one that it does not take
+            for row in rows.calls(end):
+                self.produce(*row)
+                rows.at += 1
 
     def keep(self, rows: MessageRows, size_max: int) -> Held | None:
         """Keeps the rows' values where they are for `put`, which copies none then: until they are released. None: they

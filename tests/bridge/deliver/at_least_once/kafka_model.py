@@ -223,9 +223,7 @@ class Client:
 
     def put(self, rows: Any) -> Put:
         begin = rows.at
-        for topic, value, key, partition, callback, _, _, headers in map(
-            rows.call, range(begin, rows.end)
-        ):
+        for topic, value, key, partition, callback, _, _, headers in rows.calls(rows.end):
             (stamp,) = (of for name, of in headers if name == HEADER_NAME)
             out = Outgoing(Message(stamp, key, value), callback)
             self._queues.setdefault((topic, partition), deque()).append(out)

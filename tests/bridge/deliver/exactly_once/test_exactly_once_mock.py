@@ -117,7 +117,7 @@ def calls(compacted: None, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     produce = RowProducer.produce
 
     def puts(producer: RowProducer, rows: Any) -> None:
-        each = list(map(rows.call, range(rows.at, rows.end)))
+        each = list(rows.calls(rows.end))
         rows.at = rows.end
         made.extend(unpack_stamp(dict(row[7])["aolog"]).address for row in each)
         for row in each:
