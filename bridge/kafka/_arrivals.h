@@ -7,6 +7,7 @@
 #ifndef BRIDGE_ARRIVALS_H
 #define BRIDGE_ARRIVALS_H
 
+#include "../../aolog/format/native/_entries.h"
 #include "_failures.h"
 
 #include <time.h>
@@ -400,9 +401,7 @@ numbered_column(const char *prefix, size_t size, const Py_buffer *numbers)
     uint32_t at = 0, *ends = (uint32_t *)PyBytes_AsString(offsets);
     *ends = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        int64_t number;
-        memcpy(&number, (const char *)numbers->buf + i * (Py_ssize_t)sizeof number, sizeof number);
-        char *digits = digits_of(number, end);
+        char *digits = digits_of(number_at(numbers, i), end);
         memcpy(data + at, prefix, size);
         memcpy(data + at + size, digits, (size_t)(end - digits));
         *++ends = at += (uint32_t)(size + (size_t)(end - digits));

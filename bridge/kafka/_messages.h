@@ -1,70 +1,8 @@
-/* Columns of bytes as Arrow has them; and the records of plain frames as messages. Only for _produce.c. */
+/* The records of plain frames as messages. Only for _produce.c. */
 #ifndef BRIDGE_MESSAGES_H
 #define BRIDGE_MESSAGES_H
 
-#define PY_SSIZE_T_CLEAN
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#include <Python.h>
-
-#include <stdint.h>
-#include <string.h>
-
-/* A view of (validity or None, offsets u32, data). */
-typedef struct {
-    Py_buffer validity, offsets, data;
-    Py_ssize_t entries;
-} Column;
-
-static void
-close_column(Column *column)
-{
-    PyBuffer_Release(&column->validity);
-    PyBuffer_Release(&column->offsets);
-    PyBuffer_Release(&column->data);
-    *column = (Column){0}; /* a released buffer keeps its address, and the next column may have no nulls */
-}
-
-/* 0 and an exception on an error; close it whatever happens. Before, it is zero or closed. */
-static int
-open_column(PyObject *object, Column *column)
-{
-    PyObject *validity, *offsets, *data;
-    if (object == NULL || !PyArg_ParseTuple(object, "OOO", &validity, &offsets, &data) ||
-        PyObject_GetBuffer(offsets, &column->offsets, PyBUF_SIMPLE) < 0 ||
-        PyObject_GetBuffer(data, &column->data, PyBUF_SIMPLE) < 0 ||
-        (validity != Py_None && PyObject_GetBuffer(validity, &column->validity, PyBUF_SIMPLE) < 0))
-        return 0;
-    column->entries = column->offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-    if (column->entries < 0 || (validity != Py_None && column->validity.len < (column->entries + 7) / 8)) {
-        PyErr_SetString(PyExc_ValueError, "a column has fewer entries than it should");
-        return 0;
-    }
-    return 1;
-}
-
-/* Bytes of the entry at i, NULL for null. 0 and an exception on an error. */
-static int
-entry_of(const Column *column, Py_ssize_t i, const char **bytes, size_t *size)
-{
-    const unsigned char *bits = column->validity.buf;
-    uint32_t cuts[2];
-    *bytes = NULL;
-    *size = 0;
-    if (bits != NULL && !(bits[i >> 3] >> (i & 7) & 1))
-        return 1;
-    memcpy(cuts, (const char *)column->offsets.buf + i * (Py_ssize_t)sizeof cuts[0], sizeof cuts);
-    if (cuts[1] < cuts[0] || cuts[1] > (size_t)column->data.len) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
-        return 0;
-    }
-    *bytes = (const char *)column->data.buf + cuts[0];
-    *size = cuts[1] - cuts[0];
-    return 1;
-}
-
-/* --- messages ------------------------------------------------------------------------------ */
+#include "../../aolog/format/native/_entries.h"
 
 enum { UUID_SIZE = 16, EPOCH_SIZE = 4, STAMP_SIZE = UUID_SIZE + EPOCH_SIZE + 16 }; /* see aolog/format/origin.py */
 enum { FRAME_ADDRESS, FRAME_TIME = 4, FRAME_COLUMNS = 6, FRAME_EPOCH, FRAME_ADDRESSES }; /* of a RecordFrame */
@@ -99,14 +37,6 @@ open_numbers(PyObject *object, Py_ssize_t records, Py_buffer *numbers)
     return 0;
 }
 
-static int64_t
-number_at(const Py_buffer *numbers, Py_ssize_t i)
-{
-    int64_t number;
-    memcpy(&number, (const char *)numbers->buf + i * (Py_ssize_t)sizeof number, sizeof number);
-    return number;
-}
-
 /* See milliseconds in messages.py. */
 static int64_t
 time_ms_of(int64_t us)
@@ -116,18 +46,15 @@ time_ms_of(int64_t us)
 
 /* 0 and an exception on an error. */
 static int
-add_record(Made *made, const Column *values, const Column *keys, Py_ssize_t i, int64_t address, int64_t us)
+add_record(Made *made, const Entries *values, const Entries *keys, Py_ssize_t i, int64_t address, int64_t us)
 {
-    const char *bytes;
+    const char *value, *key_bytes = NULL;
     size_t value_size, key_size = 0;
     char *stamp = made->stamps + made->at * STAMP_SIZE;
-    PyObject *key = NULL;
-    if (!entry_of(values, i, &bytes, &value_size))
+    if (!entry_bytes(values, i, &value, &value_size) ||
+        (keys->offsets != NULL && !entry_bytes(keys, i, &key_bytes, &key_size)))
         return 0;
-    bytes = NULL;
-    if (keys->offsets.buf != NULL && !entry_of(keys, i, &bytes, &key_size))
-        return 0;
-    key = bytes == NULL ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(bytes, (Py_ssize_t)key_size);
+    PyObject *key = bytes_or_none(key_bytes, key_size);
     if (key == NULL || PyList_SetItem(made->keys, made->at, key) < 0)
         return 0;
     made->addresses[made->at] = address;
@@ -143,20 +70,20 @@ add_record(Made *made, const Column *values, const Column *keys, Py_ssize_t i, i
 static int
 add_frame(Made *made, PyObject *frame, PyObject *value_column)
 {
-    Column values = {0}, keys = {0};
+    Entries values = {0}, keys = {0};
     Py_buffer addresses = {0}, timestamps = {0};
     PyObject *columns = frame == NULL ? NULL : PyTuple_GetItem(frame, FRAME_COLUMNS);
-    if (columns == NULL)
+    if (columns == NULL || value_column == NULL)
         return 0;
     PyObject *topic = PyTuple_GetItem(columns, COLUMNS_TOPIC), *key_column = PyTuple_GetItem(columns, COLUMNS_KEYS);
     int64_t first = number_in(frame, FRAME_ADDRESS), us = number_in(frame, FRAME_TIME);
     int64_t records = number_in(columns, COLUMNS_RECORDS);
-    int added = !PyErr_Occurred() && open_column(value_column, &values) &&
-                (key_column == Py_None || open_column(key_column, &keys)) &&
+    Py_ssize_t of_values = 0, of_keys = records;
+    int added = !PyErr_Occurred() && (of_values = entries_take(&values, value_column)) >= 0 &&
+                (key_column == Py_None || (of_keys = entries_take(&keys, key_column)) >= 0) &&
                 open_numbers(PyTuple_GetItem(frame, FRAME_ADDRESSES), records, &addresses) &&
                 open_numbers(PyTuple_GetItem(columns, COLUMNS_TIMES), records, &timestamps);
-    if (added && (values.entries < records || (key_column != Py_None && keys.entries < records) ||
-                  records > made->count - made->at)) {
+    if (added && (of_values < records || of_keys < records || records > made->count - made->at)) {
         PyErr_SetString(PyExc_ValueError, "the columns are not those of so many records");
         added = 0;
     }
@@ -165,8 +92,8 @@ add_frame(Made *made, PyObject *frame, PyObject *value_column)
                 add_record(made, &values, &keys, i, addresses.buf == NULL ? first + i : number_at(&addresses, i),
                            timestamps.buf == NULL ? us : number_at(&timestamps, i));
     }
-    close_column(&values);
-    close_column(&keys);
+    entries_clear(&values);
+    entries_clear(&keys);
     PyBuffer_Release(&addresses);
     PyBuffer_Release(&timestamps);
     return added;

@@ -1,8 +1,10 @@
 /* Rows queued with the Kafka client as they stand in their columns: without objects for each, and
- * without a call of Python's. And single messages, with reports on those that failed, and no others. It
- * knows the fields of a log's frames and their columns (_messages.h), and of the client only what librdkafka makes public: `rd_kafka_producev`, in
- * which the client's own `produce` ends, and interceptors, by which a plugin hears of a client that is
- * made, of messages that have their outcome, and of those that a consumer takes. This module is such a plugin.
+ * without a call of Python's. And single messages, with reports on those that failed, and no others.
+ *
+ * It knows the fields of a log's frames and of their columns (_messages.h), and of the client only what
+ * librdkafka makes public: `rd_kafka_producev`, in which the client's own `produce` ends, and interceptors, by
+ * which a plugin hears of a client that is made, of messages that have their outcome, and of those that a
+ * consumer takes. This module is such a plugin.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -159,7 +161,7 @@ typedef struct {
     int columns;
     Py_ssize_t next;       /* the column after the open one */
     Py_ssize_t first, end; /* rows of the open one */
-    Column open;
+    Entries open;
 } Values;
 
 /* What an object's bytes are, NULL for None; 0 if it has none. */
@@ -186,14 +188,16 @@ value_of(Values *values, Py_ssize_t i, const char **bytes, size_t *size)
         return object == NULL ? -1 : bytes_of(object, bytes, size);
     }
     while (i >= values->end) {
-        close_column(&values->open);
-        if (!open_column(PyList_GetItem(values->list, values->next), &values->open))
+        PyObject *column = PyList_GetItem(values->list, values->next);
+        entries_clear(&values->open);
+        Py_ssize_t count = column == NULL ? -1 : entries_take(&values->open, column);
+        if (count < 0)
             return -1;
         values->next++;
         values->first = values->end;
-        values->end += values->open.entries;
+        values->end += count;
     }
-    return entry_of(&values->open, i - values->first, bytes, size) ? 1 : -1;
+    return entry_bytes(&values->open, i - values->first, bytes, size) ? 1 : -1;
 }
 
 /* --- rows ---------------------------------------------------------------------------------- */
@@ -215,7 +219,6 @@ take(Queue *queue, Rows *rows, Py_ssize_t i)
 {
     const char *value, *key;
     size_t value_size, key_size;
-    int64_t time_ms;
     PyObject *lane = PyList_GetItem(rows->lanes, i), *key_object = PyList_GetItem(rows->keys, i);
     PyObject *callback = rows->callbacks == Py_None ? Py_None : PyList_GetItem(rows->callbacks, i);
     if (lane == NULL || key_object == NULL || callback == NULL)
@@ -234,9 +237,8 @@ take(Queue *queue, Rows *rows, Py_ssize_t i)
     int found = value_of(&rows->values, i, &value, &value_size);
     if (found <= 0 || !bytes_of(key_object, &key, &key_size))
         return found < 0 ? -1 : 0;
-    memcpy(&time_ms, (const char *)rows->times.buf + i * (Py_ssize_t)sizeof time_ms, sizeof time_ms);
     return producev(queue->rk, RKT, topic, PARTITION, (int)partition, VALUE, value, value_size, KEY, key,
-                    key_size, TIMESTAMP, time_ms, FLAGS, rows->is_kept ? 0 : COPY, HEADER, rows->name,
+                    key_size, TIMESTAMP, number_at(&rows->times, i), FLAGS, rows->is_kept ? 0 : COPY, HEADER, rows->name,
                     (const char *)rows->stamps.buf + i * rows->size, rows->size, END) == OK;
 }
 
@@ -269,7 +271,7 @@ put(PyObject *module, PyObject *args)
     while (taken == 1 && at < end)
         if ((taken = take(queue, &rows, at)) == 1)
             at++;
-    close_column(&rows.values.open);
+    entries_clear(&rows.values.open);
     PyBuffer_Release(&rows.stamps);
     PyBuffer_Release(&rows.times);
     return taken < 0 ? NULL : PyLong_FromSsize_t(at);

@@ -44,19 +44,25 @@ def changed_source(one: CMutant) -> tuple[Path, str]:
     return places[0], texts[places[0]].replace(one.before, one.after)
 
 
+def _uses(home: Path, path: Path) -> bool:
+    """Whether the module there has this file, or includes it."""
+    texts = (each.read_text(encoding="utf-8") for each in home.glob("*.[ch]"))
+    return (home / path.name).exists() or any(f'/{path.name}"' in text for text in texts)
+
+
 def load(one: CMutant, work: Path) -> None:
     """Compiles the mutant below `work`, and loads it in place of the compiled half, which no module may have
     imported yet."""
     tree = work / f"{one.name}.c"
-    homes, changed = list(HOMES), None
-    if one is not UNCHANGED:
-        path, changed = changed_source(one)
-        homes = [str(path.parent.relative_to(ROOT))]
-    for home in homes:
+    for home in HOMES:
         others = shutil.ignore_patterns("*.so", "*.py", "__pycache__")
         shutil.copytree(ROOT / home, tree / home, ignore=others)
-        if changed is not None:
-            (tree / home / path.name).write_text(changed, encoding="utf-8")
+    homes = list(HOMES)
+    if one is not UNCHANGED:
+        path, changed = changed_source(one)
+        (tree / path.relative_to(ROOT)).write_text(changed, encoding="utf-8")
+        homes = [home for home in HOMES if _uses(tree / home, path)]
+    for home in homes:
         name = HOMES[home]
         assert name not in sys.modules
         built = build(name, into=tree, flags=["-O1"], tree=tree)
@@ -274,8 +280,8 @@ _ROWS = {
         ("a message may be before 1970", "topic != NULL && time_ms >= 0 &&", "topic != NULL &&", NOT_PLAIN),
     ),
     "messages": (
-        ("a column has the nulls of the one before", "*column = (Column){0};", "", ARRIVE),
-        ("a null is an empty value", "if (bits != NULL && !(bits[i >> 3] >> (i & 7) & 1))\n        return 1;\n    memcpy(cuts", "memcpy(cuts", ARRIVE),
+        ("a column has the nulls of the one before", "*entries = (Entries){0};", "", ARRIVE),
+        ("a null is an empty value", "entries->bits != NULL && !(", "0 && !(", ARRIVE),
         ("a time before 1970 is kept", "us < 2000 ? 1 : us / 1000", "us / 1000", MADE),
         ("stamps have the address of their frame", "stamp + sizeof made->head, &address", "stamp + sizeof made->head, made->addresses", MADE),
         ("sizes leave out the keys", "(int64_t)(value_size + key_size)", "(int64_t)value_size", MADE),

@@ -7,25 +7,13 @@
 #ifndef AOLOG_COLUMN_H
 #define AOLOG_COLUMN_H
 
+#include "_entries.h"
 #include "_rows.h"
 
 #include <limits.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 /* The letters of speed.shared, rising, numbers, binary, text and pairs. */
 enum { SHARED = 'c', RISING = 'n', NUMBERS = 'q', BYTES = 'b', TEXT = 't', PAIRS = 'p' };
-
-/* Arrow's buffers of byte strings. Reading an entry outside the data fails. The pointers are those of
- * the buffers, looked up once. */
-typedef struct {
-    const unsigned char *bits; /* NULL if all entries are present */
-    const char *offsets;
-    const char *bytes;
-    size_t size;
-    Py_buffer validity, cuts, data;
-} Entries;
 
 typedef struct {
     char kind;
@@ -40,14 +28,6 @@ typedef struct {
 /* --- life ---------------------------------------------------------------------------------- */
 
 static void
-entries_clear(Entries *entries)
-{
-    PyBuffer_Release(&entries->validity);
-    PyBuffer_Release(&entries->cuts);
-    PyBuffer_Release(&entries->data);
-}
-
-static void
 column_clear(Column *column)
 {
     Py_CLEAR(column->shared);
@@ -57,50 +37,6 @@ column_clear(Column *column)
 }
 
 /* --- reading the argument ------------------------------------------------------------------ */
-
-static int
-too_short(void)
-{
-    PyErr_SetString(PyExc_ValueError, "a column has fewer entries than there are rows");
-    return -1;
-}
-
-static inline uint32_t
-offset_at(const char *offsets, Py_ssize_t i)
-{
-    uint32_t offset;
-    memcpy(&offset, offsets + i * (Py_ssize_t)sizeof offset, sizeof offset);
-    return offset;
-}
-
-/* Reads (validity or None, offsets, data); returns the number of entries, -1 on an error. */
-static Py_ssize_t
-entries_take(Entries *entries, PyObject *given)
-{
-    PyObject *validity, *offsets, *data;
-    if (!PyTuple_Check(given)) {
-        PyErr_SetString(PyExc_TypeError, "entries are a tuple: validity, offsets, data");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(given, "OOO", &validity, &offsets, &data) ||
-        PyObject_GetBuffer(offsets, &entries->cuts, PyBUF_SIMPLE) < 0 ||
-        PyObject_GetBuffer(data, &entries->data, PyBUF_SIMPLE) < 0)
-        return -1;
-    entries->offsets = entries->cuts.buf;
-    entries->bytes = entries->data.buf;
-    entries->size = (size_t)entries->data.len;
-    Py_ssize_t count = entries->cuts.len / (Py_ssize_t)sizeof(uint32_t) - 1;
-    if (count < 0)
-        return too_short();
-    if (validity != Py_None) {
-        if (PyObject_GetBuffer(validity, &entries->validity, PyBUF_SIMPLE) < 0)
-            return -1;
-        if (entries->validity.len < (count + 7) / 8)
-            return too_short();
-        entries->bits = entries->validity.buf;
-    }
-    return count;
-}
 
 /* Fills a column from its argument; returns its number of rows, PY_SSIZE_T_MAX for any number. */
 static Py_ssize_t
@@ -152,16 +88,13 @@ column_take(Column *column, PyObject *given)
 static inline PyObject *
 entry(const Entries *entries, Py_ssize_t i, int is_text)
 {
-    if (entries->bits != NULL && !(entries->bits[i >> 3] >> (i & 7) & 1))
-        Py_RETURN_NONE;
-    uint32_t begin = offset_at(entries->offsets, i), end = offset_at(entries->offsets, i + 1);
-    if (end < begin || end > entries->size) {
-        PyErr_SetString(PyExc_ValueError, "an entry lies outside of the data");
+    const char *bytes;
+    size_t size;
+    if (!entry_bytes(entries, i, &bytes, &size))
         return NULL;
-    }
-    const char *bytes = entries->bytes + begin;
-    Py_ssize_t size = (Py_ssize_t)(end - begin);
-    return is_text ? PyUnicode_DecodeUTF8(bytes, size, NULL) : PyBytes_FromStringAndSize(bytes, size);
+    if (bytes == NULL)
+        Py_RETURN_NONE;
+    return is_text ? PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, NULL) : PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size);
 }
 
 static PyObject *
@@ -203,7 +136,7 @@ field(Column *column, Py_ssize_t i)
     case RISING:
         return PyLong_FromLongLong(column->first + i);
     case NUMBERS:
-        memcpy(&number, (const char *)column->numbers.buf + i * (Py_ssize_t)sizeof number, sizeof number);
+        number = number_at(&column->numbers, i);
         if (number == INT64_MIN)
             Py_RETURN_NONE;
         if (column->shared == NULL || number != column->first) {
