@@ -36,6 +36,7 @@ from aolog.format.frame import (
     padding,
 )
 from aolog.format.native import speed
+from aolog.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,6 +132,23 @@ class Columns(NamedTuple):
         )
 
 
+def records_of(
+    columns: Columns, addresses: speed.Column, timestamp_us: int | None, first: int = 0
+) -> speed.Rows:
+    """An iterator over the Records from `first` on; each is made when it is read. addresses: as of speed.rising, or
+    speed.numbers. timestamp_us: of records without a time of their own."""
+    _, value, values, timestamps, keys, topic, topics, headers = columns
+    given = (
+        addresses,
+        speed.shared(timestamp_us) if timestamps is None else speed.numbers(timestamps),
+        speed.shared(None) if keys is None else speed.binary(keys),
+        speed.binary(values or lone(value)),
+        speed.shared(()) if headers is None else speed.pairs(headers),
+        speed.shared(topic) if topics is None else speed.text(topics),
+    )
+    return speed.Rows(Record, given, first, columns.records)
+
+
 def lone(value: memoryview | None) -> BinaryColumn:
     """The value of a single record as a column."""
     data = value if value is not None else memoryview(b"")
@@ -158,9 +176,9 @@ class BodyBuilder:
         """Adds a binary column. Returns whether it has nulls."""
         if column.validity is not None:
             self.put(column.validity)
-        offsets, data = rebased(column.offsets)
+        offsets, begin, end = rebased(column.offsets)
         self.put(offsets)
-        self.put(column.data[data])
+        self.put(column.data[begin:end])
         return column.validity is not None
 
     def binary(self, entries: Sequence[bytes | None]) -> bool:
@@ -183,13 +201,15 @@ def offsets_of(lengths: Iterable[int]) -> bytes:
         raise BodyTooLarge from None
 
 
-def rebased(offsets: memoryview) -> tuple[Buffer, slice]:
-    """Offsets that begin at 0, and the part of the entries that they had."""
+def rebased(offsets: memoryview) -> tuple[Buffer, int, int]:
+    """Offsets that begin at 0; and the first and the last of them, as they were."""
     numbers = offsets.cast("I")
     begin, end = numbers[0], numbers[-1]
-    if begin:
-        return array("I", [number - begin for number in numbers]).tobytes(), slice(begin, end)
-    return offsets, slice(end)
+    if begin == 0:
+        return offsets, begin, end
+    import numpy as np
+
+    return (np.frombuffer(offsets, np.uint32) - np.uint32(begin)).tobytes(), begin, end
 
 
 def encode_columns(

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from aolog.errors import counted, load_optional
-from aolog.format.columns import Columns, lone
-from aolog.format.native.speed import Rows, binary, numbers, pairs, rising, shared, text
+from aolog.format.columns import Columns, lone, records_of
+from aolog.format.native.speed import Rows, binary, numbers, rising
 from aolog.format.slab import NO_TIMESTAMP
 from aolog.record import Position, Record
 
@@ -123,17 +123,9 @@ class RecordFrame(NamedTuple):
 
     def records(self) -> Rows:
         """An iterator over its records from `skip` on. Each record is made when it is read."""
-        _, value, values, timestamps, keys, topic, topics, headers = self.columns
         stamp = None if self.timestamp_us == NO_TIMESTAMP else self.timestamp_us
-        columns = (
-            rising(self.address) if self.addresses is None else numbers(self.addresses),
-            shared(stamp) if timestamps is None else numbers(timestamps),
-            shared(None) if keys is None else binary(keys),
-            binary(values or lone(value)),
-            shared(()) if headers is None else pairs(headers),
-            shared(topic) if topics is None else text(topics),
-        )
-        return Rows(Record, columns, self.skip, self.columns.records)
+        addresses = rising(self.address) if self.addresses is None else numbers(self.addresses)
+        return records_of(self.columns, addresses, stamp, self.skip)
 
     def values(self) -> Rows:
         """As `records`, but only the values."""

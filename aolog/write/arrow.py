@@ -19,20 +19,16 @@ from aolog.write.validate import HEADER_BYTES, OFFSET_BYTES, TIMESTAMP_BYTES, ch
 
 def _put_column(body: columns.BodyBuilder, array: pa.Array) -> bool:
     """Adds a column. Returns whether it has nulls."""
-    nulls = bool(array.null_count)
-    if nulls:
-        present = array.is_valid().to_numpy(zero_copy_only=False)
-        body.put(np.packbits(present, bitorder="little").tobytes())
+    present = None
+    if array.null_count:
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        present = memoryview(np.packbits(there, bitorder="little").tobytes())
         array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
-    _, offsets_buffer, data = array.buffers()
-    offsets = memoryview(offsets_buffer)[4 * array.offset :][: 4 * len(array) + 4]
-    numbers = offsets.cast("i")
-    begin, end = numbers[0], numbers[-1]
-    if begin:
-        offsets = memoryview((np.frombuffer(offsets, np.int32) - begin).tobytes())
-    body.put(offsets)
-    body.put(memoryview(data)[begin:end] if data is not None else b"")
-    return nulls
+    _, offsets, data = array.buffers()
+    cuts = memoryview(offsets)[4 * array.offset :][: 4 * len(array) + 4]
+    return body.column(
+        columns.BinaryColumn(present, cuts, memoryview(b"" if data is None else data))
+    )
 
 
 # Made once: making a type takes as long as looking up a column.

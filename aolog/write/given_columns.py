@@ -28,16 +28,16 @@ from aolog.format.native import speed
 def check_columns(columns: Columns) -> None:
     """Raises Malformed unless they are as frames have them. Copies nothing."""
     records, value, values, timestamps, keys, _, topics, headers = columns
-    checked = [(one, records) for one in (values or lone(value), keys, topics) if one is not None]
-    if any(column.entries != records for column, _ in checked):
+    of_records = [one for one in (values or lone(value), keys, topics) if one is not None]
+    if any(column.entries != records for column in of_records):
         raise Malformed("a column of another number of records")
-    offsets: list[memoryview] = []
+    checked, offsets = [(column, records) for column in of_records], []
     if headers is not None:
-        offsets.append(headers.offsets.cast("I"))
-        last = offsets[0][-1]
-        if len(offsets[0]) != records + 1 or headers.names.validity is not None:
+        numbers = headers.offsets.cast("I")
+        if len(numbers) != records + 1 or headers.names.validity is not None:
             raise Malformed("headers of another number of records, or without a name")
-        checked += [(headers.names, last), (headers.values, last)]
+        checked += [(headers.names, numbers[records]), (headers.values, numbers[records])]
+        offsets.append(numbers)
     for column, entries in checked:
         numbers = column.offsets.cast("I")
         bits = (entries + 7) // 8 if column.validity is None else len(column.validity)
@@ -69,11 +69,10 @@ def columns_body(columns: Columns) -> tuple[int, BodyBuilder]:
     if topics is not None:
         bits |= TOPICS | (TOPIC_NULLS if body.column(topics) else 0)
     if headers is not None:
-        offsets, entries = rebased(headers.offsets)
+        offsets, begin, end = rebased(headers.offsets)
         bits |= HEADERS
         body.put(offsets)
-        body.column(headers.names.part(entries.start or 0, entries.stop))
-        nulls = body.column(headers.values.part(entries.start or 0, entries.stop))
-        bits |= HEADER_NULLS if nulls else 0
+        body.column(headers.names.part(begin, end))
+        bits |= HEADER_NULLS if body.column(headers.values.part(begin, end)) else 0
     bits |= VALUE_NULLS if body.column(values or lone(value)) else 0
     return bits, body

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from aolog.errors import RecordRefused, load_optional
-from aolog.format.columns import Columns, lone
+from aolog.format.columns import Columns, records_of
 from aolog.format.compression import Malformed, packer
 from aolog.format.native.inlet import Body, body_of, encode_records
+from aolog.format.native.speed import rising
 from aolog.queuefka.format1 import check_storable, without
 from aolog.queuefka.slab import Payloads, put_values
 from aolog.storage import clock
@@ -17,7 +17,7 @@ from aolog.write.given_columns import check_columns, columns_body
 from aolog.write.validate import check_record, check_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -109,7 +109,10 @@ class RecordChecks:
         bits, body = columns_body(columns)
         longest = 0
         if body.length > self._max_record_bytes:  # otherwise no record is
-            longest = max(check_record(*record)[5] for record in _rows(columns))
+            longest = max(
+                check_record(each.value, each.key, each.headers, each.timestamp, each.topic)[5]
+                for each in records_of(columns, rising(0), None)
+            )
         check_sizes(body.length, longest, self._max_record_bytes)
         stamps = np.frombuffer(columns.timestamps or array("q", [now_us]), np.int64)
         range_us = int(stamps.max()), int(stamps.min())
@@ -121,25 +124,6 @@ class RecordChecks:
                 f"the log {without('columns')}", hint="use append_many with values alone"
             )
         return body if self._pack is None or not body.records else body.packed(self._pack)
-
-
-def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
-    """The value of each record, its key, headers, timestamp and topic."""
-    records, _, values, timestamps, keys, topic, _, headers = columns
-    nothing: list[Any] = [None] * records
-    of_each: list[Any] = [()] * records
-    if headers is not None:
-        names = [str(name or b"", "utf-8") for name in headers.names.to_list()]
-        pairs = list(zip(names, headers.values.to_list(), strict=True))
-        of_each = [pairs[begin:end] for begin, end in pairwise(headers.offsets.cast("I"))]
-    return zip(
-        (values or lone(None)).to_list(),
-        nothing if keys is None else keys.to_list(),
-        of_each,
-        nothing if timestamps is None else timestamps.cast("q"),
-        [topic] * records,
-        strict=True,
-    )
 
 
 def put(records: Body | list[bytes], make_room: Callable[[], Any]) -> list[range] | list[bytearray]:

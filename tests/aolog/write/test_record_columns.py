@@ -134,10 +134,13 @@ def test_what_is_read_as_columns_can_be_appended_as_columns(
 
 
 @pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("topic", ["t", "u"])  # those of all records, and a column of topics
 @pytest.mark.parametrize("i", range(len(RECORDS)))
-def test_the_bound_of_a_record_holds_for_columns(log_path: str, i: int, over: int) -> None:
+def test_the_bound_of_a_record_holds_for_columns(
+    log_path: str, i: int, topic: str, over: int
+) -> None:
     """As for `append`, which counts the same bytes, whatever else is in the columns."""
-    record = {**RECORDS[i], "topic": "t"}
+    record = {**RECORDS[i], "topic": topic}
     given = (record.get("value"), record.get("key"), record.get("headers", ()))
     size = check_record(*given, record["timestamp"], "t")[5] - 4  # but for the value's offset
     others = [{"value": b"", "timestamp": 1, "topic": "t"}] * 9
@@ -176,6 +179,7 @@ AB = BinaryColumn(None, OFFSETS, memoryview(b"ab"))
         {"headers": HeaderColumn(OFFSETS, AB._replace(data=memoryview(b"\xff\xff")), AB)},
         {"headers": HeaderColumn(OFFSETS, AB._replace(offsets=OFFSETS[:8]), AB)},
         {"headers": HeaderColumn(OFFSETS[:8], AB, AB)},
+        {"headers": HeaderColumn(OFFSETS[:0], AB, AB)},
         {"headers": HeaderColumn(OFFSETS, AB._replace(validity=memoryview(b"\3")), AB)},
     ],
 )
