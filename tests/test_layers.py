@@ -89,7 +89,7 @@ MUST_BE_PURE = {
 # Modules and packages that may touch files.
 FILES_ALLOWED = (
     "aolog.storage.system", "aolog.cli", "aolog.spark.java", "aolog.examples", *BRIDGE_COMMANDS,
-    "bridge.kafka.setting_files", "bridge.config", "bridge.supervise.discovery", "bridge.operate.page",
+    "bridge.kafka.known_settings", "bridge.config", "bridge.supervise.discovery", "bridge.operate.page",
     "bridge.operate.unit_events", "bridge.client", "bridge.pull", "bridge.testing", "bridge.simulate",
     "bridge.deploy", "bridge.examples",
 )  # fmt: skip  # a list

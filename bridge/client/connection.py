@@ -18,7 +18,7 @@ from bridge.config.settings import refused_keys
 from bridge.errors import WrongConfiguration
 from bridge.kafka.client import made, words
 from bridge.kafka.client_limits import QUEUE_KBYTES
-from bridge.kafka.setting_files import meant, unreadable_file
+from bridge.kafka.known_settings import meant, unreadable_file
 
 _log = logging.getLogger("bridge.client")
 _SAID_MAX = 20  # causes until something arrives: a broker's name may be in each

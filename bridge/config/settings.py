@@ -28,7 +28,7 @@ from pydantic import SecretStr
 
 from bridge.config.names import load_function
 from bridge.errors import WrongSetting
-from bridge.kafka.setting_files import NO_FILES, names_a_file
+from bridge.kafka.known_settings import NO_FILES, names_a_file
 
 TOKEN_MIN = 16  # characters; a shorter one can be guessed over a network
 _OAUTH_CB = "oauth_cb"

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.errors import WrongSetting
 from bridge.kafka.client import AUTO_CREATE, DEFAULTS, FIXED, made, words
+from bridge.kafka.known_settings import meant, unreadable_file
 from bridge.kafka.read_back import ReadBack
-from bridge.kafka.setting_files import meant, unreadable_file
 
 _ALIASES = {  # the client's own
     "request.required.acks": "acks",
