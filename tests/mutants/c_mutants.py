@@ -262,9 +262,7 @@ _ROWS = {
     "queueing": (
         ("rows have the stamp of the first", "rows->stamps.buf + i * rows->size", "rows->stamps.buf", ARRIVE),
         ("rows go to the first partition", "PARTITION, (int)partition,", "PARTITION, 0,", ARRIVE),
-        ("rows have the time of the first",
-         "rows->times.buf + i * (Py_ssize_t)sizeof time_ms",
-         "rows->times.buf", ARRIVE),
+        ("rows have the time of the first", "number_at(&rows->times, i)", "number_at(&rows->times, 0)", ARRIVE),
         ("a row with a callback is queued without it",
          "if (callback != Py_None || !PyLong_CheckExact(number))",
          "if (!PyLong_CheckExact(number))", "producing::test_callbacks_are_called_and_rows_keep_their_order"),
