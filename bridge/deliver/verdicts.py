@@ -35,7 +35,7 @@ class Given(NamedTuple):
     lanes: Sequence[LaneKey | None]  # None: for another cluster, or was set aside
     first_ordinal: int | None  # of the first record; None if the log counts none
     verdicts: Mapping[int, Verdict]  # by address
-    digests: Callable[[], Sequence[int]] = list  # see Messages.digests
+    digests: Callable[[], Sequence[int]]  # see Messages.digests
 
     def position(self, i: int) -> Position:
         """The position of the record at i."""

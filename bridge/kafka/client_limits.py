@@ -22,10 +22,10 @@ LOG_BYTES_MAX = 32 << 20
 QUEUE_KBYTES = "queue.buffering.max.kbytes"  # bounds memory while a backlog drains
 
 
-def queue_kbytes_of(settings: Mapping[str, Any], kbytes: int = 65_536) -> int:
-    """What the settings say; otherwise this size, or more if the largest record needs more."""
+def queue_kbytes_of(settings: Mapping[str, Any]) -> int:
+    """What the settings say; otherwise 64 MiB, or more if the largest record needs more."""
     record_bytes_max = int(settings.get("message.max.bytes", MESSAGE_BYTES_MAX))
-    return int(settings.get(QUEUE_KBYTES, max(kbytes, -(-record_bytes_max // 1024))))
+    return int(settings.get(QUEUE_KBYTES, max(65_536, -(-record_bytes_max // 1024))))
 
 
 def over_queue(value_bytes: int, kbytes: int) -> str | None:

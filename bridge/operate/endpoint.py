@@ -32,7 +32,7 @@ from starlette.routing import Route
 
 import aolog
 from bridge.operate.access import Access
-from bridge.operate.health import row_of
+from bridge.operate.health import log_row
 from bridge.operate.log_lines import Problems
 from bridge.operate.metrics import exposition
 from bridge.operate.monitor import Monitor
@@ -120,7 +120,7 @@ class _Answers:
 
     async def _status(self, _: Request) -> Response:
         logs = self.monitor.look()
-        shown = [{**row_of(log), **self._beside(log)} for log in logs]
+        shown = [{**log_row(log), **self._beside(log)} for log in logs]
         return json_response({**self._whole(logs), "logs": shown})
 
     def _whole(self, logs: Sequence[LogStatus]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class _Answers:
         damaged = {*log.damaged, *(() if scrub is None else scrub.gaps)}
         return json_response(
             {
-                **row_of(log),
+                **log_row(log),
                 **self._beside(log),
                 "slabs": [{"base": base, "bytes": size} for base, size in slabs.files],
                 "pruned_slabs": slabs.pruned,
@@ -223,7 +223,7 @@ class _Answers:
             "version": aolog.__version__,
             "can_act": self.controls is not None and self.access.token is not None,
             "troubles": [trouble._asdict() for trouble in self.monitor.health.troubles],
-            "logs": [row_of(log) for log in logs[:LOGS_SHOWN]],
+            "logs": [log_row(log) for log in logs[:LOGS_SHOWN]],
             "logs_left_out": max(0, len(logs) - LOGS_SHOWN),
             "problems": self.problems.latest(),
         }

@@ -121,7 +121,7 @@ def _answers(logs: Sequence[LogStatus]) -> Answers:
     return "answers" if any(log.phase == Phase.PARKED for log in logs) else "not asked"
 
 
-def row_of(log: LogStatus) -> dict[str, Any]:
+def log_row(log: LogStatus) -> dict[str, Any]:
     """A log as JSON, one flat object: its own fields, those of the forwarder's status, and its troubles."""
     own = log._asdict()
     status = own.pop("status")

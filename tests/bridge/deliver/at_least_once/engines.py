@@ -50,6 +50,7 @@ def read(
             [lanes[address] for address in order],
             None,
             dict.fromkeys(poison, Verdict(LARGE, stops)),
+            list,
         ),
         at(to),
         now_s=now_s,

@@ -27,7 +27,7 @@ def given(
     verdicts: Mapping[int, Verdict] | None = None,
 ) -> Given:
     sizes = [1] * len(addresses) if sizes is None else sizes
-    return Given(addresses, array("q", sizes), lanes, ordinal, verdicts or {})
+    return Given(addresses, array("q", sizes), lanes, ordinal, verdicts or {}, list)
 
 
 def by_lane(sent: Sequence[int], lanes: Sequence[LaneKey]) -> dict[LaneKey, list[int]]:
