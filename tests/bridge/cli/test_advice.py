@@ -13,7 +13,7 @@ from aolog import Reader, Writer
 from bridge import Buffer, MemoryProvider
 from bridge.cli import main
 from bridge.cli.log_table import advice_of, lines_of
-from bridge.operate.health import row_of
+from bridge.operate.health import log_row
 from bridge.pull.origin import Origin, Source
 from bridge.pull.positions import Mark, mark_units, save_positions
 from bridge.supervise.status import STUCK_S
@@ -32,7 +32,7 @@ def test_a_table_of_no_logs_is_its_head(width: int | None) -> None:
 
 def test_a_log_without_a_problem_needs_no_advice() -> None:
     for state in ("live", "draining", "stopped"):
-        assert advice_of(row_of(WELL._replace(state=state))) == ""
+        assert advice_of(log_row(WELL._replace(state=state))) == ""
     on_disk = {"log": "l", "state": "stopped", "lag_records": 0, "lost_records": 0, "error": None}
     assert advice_of(on_disk) == ""
 
@@ -52,7 +52,7 @@ def test_a_log_without_a_problem_needs_no_advice() -> None:
     ],
 )
 def test_each_problem_has_its_advice(changes: dict[str, object], said: str) -> None:
-    advice = advice_of(row_of(WELL._replace(**changes)))  # type: ignore[arg-type]
+    advice = advice_of(log_row(WELL._replace(**changes)))  # type: ignore[arg-type]
     assert advice.count(said) == 1
 
 

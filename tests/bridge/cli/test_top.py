@@ -9,7 +9,7 @@ import pytest
 
 from bridge.cli.log_table import lines_of
 from bridge.cli.top import ORDERS, picture
-from bridge.operate.health import row_of
+from bridge.operate.health import log_row
 from bridge.supervise.status import overview
 from tests.bridge.operate.shown import BRIDGES, LONG, MISSING, WELL
 
@@ -24,7 +24,7 @@ def status(bridge: str) -> dict[str, Any]:
         "overview": overview(shown.logs)._asdict(),
         "summary": shown.monitor.summary(shown.logs),
         "clusters": [cluster._asdict() for cluster in shown.monitor.health.clusters],
-        "logs": [row_of(log) for log in shown.logs],
+        "logs": [log_row(log) for log in shown.logs],
     }
 
 
@@ -44,7 +44,7 @@ def test_no_line_is_wider_than_the_terminal_and_the_keys_are_on_the_last(
 
 def test_numbers_end_in_one_column_and_long_names_keep_both_ends() -> None:
     logs = [WELL, WELL._replace(log=LONG, lost_records=1_234_567)]
-    head, first, second, *_ = [line.text for line in lines_of([row_of(x) for x in logs], 70)]
+    head, first, second, *_ = [line.text for line in lines_of([log_row(x) for x in logs], 70)]
     assert len(head) == len(first) == len(second)
     assert (first[-2:], second[-9:]) == (" 0", "1,234,567")
     assert "…" in second.split()[0]
@@ -53,7 +53,7 @@ def test_numbers_end_in_one_column_and_long_names_keep_both_ends() -> None:
 
 def test_the_reason_and_what_to_do_are_below_the_log_and_said_once() -> None:
     logs = [MISSING._replace(log="a"), MISSING._replace(log="b"), WELL._replace(log="c")]
-    lines = [line.text for line in lines_of([row_of(log) for log in logs], 70)]
+    lines = [line.text for line in lines_of([log_row(log) for log in logs], 70)]
     assert [line.split()[0] for line in lines] == ["LOG", "a", "why:", "do:", "it", "b", "as", "c"]
     assert lines[2] == "    why: there is no topic 'orders'"
     assert lines[3].startswith(
@@ -72,11 +72,11 @@ def test_a_log_is_shown_with_all_of_its_lines_or_counted_as_one_more() -> None:
 
 
 def test_orders_are_by_urgency_name_speed_and_backlog() -> None:
-    logs = [row_of(log) for log in (WELL._replace(log="b"), MISSING._replace(log="c"))]
+    logs = [log_row(log) for log in (WELL._replace(log="b"), MISSING._replace(log="c"))]
     fast = WELL._replace(
         log="a", status=WELL.status and WELL.status._replace(rate=99.0, lag_records=9)
     )
-    logs.append(row_of(fast))
+    logs.append(log_row(fast))
     first = {order: min(logs, key=by)["log"] for order, by in ORDERS.items()}
     assert list(first.values()) == ["c", "a", "a", "a"]
 
@@ -88,7 +88,7 @@ def test_nothing_is_green_under_a_cluster_that_does_not_answer() -> None:
 
 
 def test_without_a_terminal_nothing_is_cut() -> None:
-    logs = [row_of(MISSING._replace(log=LONG))]
+    logs = [log_row(MISSING._replace(log=LONG))]
     lines = [line.text for line in lines_of(logs)]
     assert lines[1].startswith(f"{LONG}  main")
     assert all(not (a.startswith("    ") and b.startswith("      ")) for a, b in pairwise(lines))

@@ -21,7 +21,7 @@ from bridge.deliver.forwarder import Forwarder
 from bridge.deliver.forwarder_options import ForwarderOptions
 from bridge.errors import WrongConfiguration
 from bridge.kafka.embedded import EmbeddedBroker
-from bridge.operate.health import row_of
+from bridge.operate.health import log_row
 from bridge.supervise.status import LogStatus, Overview
 from bridge.supervise.supervisor import Supervisor
 from bridge.supervise.turns import Timing
@@ -429,7 +429,7 @@ def test_a_cursor_in_use_is_waited_for_and_logged_once(
         fill(root / "a", 7)
         run.until(lambda logs: logs["a"].lag_records == 17)
         assert run.supervisor.overview().lag_records == 17
-        assert row_of(run["a"])["lag_seconds"] > 0
+        assert log_row(run["a"])["lag_seconds"] > 0
     run.until(lambda logs: logs["a"].acknowledged == 17)
     assert sum("cursor_locked" in r.message for r in caplog.records) == 1
     assert run.stop() == 0
