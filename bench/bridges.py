@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bench.sizes import Size
 
-__all__ = ["KAFKA", "MOCK", "SOON_S", "Acknowledged", "Bridge", "Cluster", "Destination",
+__all__ = ["KAFKA", "LITTLE_IS_KEPT", "MOCK", "SOON_S", "Acknowledged", "Bridge", "Cluster", "Destination",
            "destinations", "environment", "new_topic", "on_each_cluster", "run_bridge", "without_kafka"]  # fmt: skip
 
 Measurable = TypeVar("Measurable", Group, Panel)
@@ -40,7 +40,7 @@ Measurable = TypeVar("Measurable", Group, Panel)
 MOCK, KAFKA = "librdkafka's mock", "Apache Kafka"
 SOON_S = 120.0  # bound for every wait; far above what is usual
 # Cases drain the same log again and again, so Kafka may delete early.
-_LITTLE_IS_KEPT = {
+LITTLE_IS_KEPT = {
     "log.retention.bytes": 1 << 30,
     "log.segment.bytes": 128 << 20,
     "log.retention.check.interval.ms": 5_000,
@@ -122,7 +122,7 @@ def destinations(size: Size, directory: str) -> Iterator[Destination]:
         return
     from bridge.testing.apache_kafka.server import KafkaServer
 
-    with KafkaServer(Path(directory, "kafka"), _LITTLE_IS_KEPT) as server:
+    with KafkaServer(Path(directory, "kafka"), LITTLE_IS_KEPT) as server:
         yield Destination(KAFKA, server, isolates=True)
 
 
