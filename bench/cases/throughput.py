@@ -46,7 +46,9 @@ _RATIO_MAX, _STAMPED_RATIO_MAX = (
     {"at_least_once": 1 / 0.85, "exactly_once": 1 / 0.7},
 )
 _ROUND_TRIP_MS = 10
-_ROUNDS = 8  # each takes forty seconds for all clusters; a broker that writes to its disk slows some
+_ROUNDS = (
+    8  # each takes forty seconds for all clusters; a broker that writes to its disk slows some
+)
 _PARTITIONS = 4
 _KEYS = 1_000
 _CALLBACK_EVERY = 256
@@ -54,9 +56,9 @@ _TRANSACTION_RECORDS = 10_000
 _SOON_S = 60.0
 _TIMESTAMP_US = 1_700_000_000_000_000
 _VALUE_BYTES = (100, 1024)
-# Times the records and bytes of other cases: those last half a second, which a new connection needs to
-# reach its full rate.
-_RECORDS, _BYTES = 2, 4
+# Times the records and bytes of other cases, so that all last about a second: a new connection of the bridge
+# begins with little in flight, and needs a tenth of a second to reach its full rate.
+_RECORDS, _BYTES = 4, 4
 
 
 class _Records(NamedTuple):
