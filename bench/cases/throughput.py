@@ -56,9 +56,9 @@ _TRANSACTION_RECORDS = 10_000
 _SOON_S = 60.0
 _TIMESTAMP_US = 1_700_000_000_000_000
 _VALUE_BYTES = (100, 1024)
-# Times the records and bytes of other cases, so that all last about a second: a new connection of the bridge
-# begins with little in flight, and needs a tenth of a second to reach its full rate.
-_RECORDS, _BYTES = 4, 4
+# Times the records and bytes of other cases, so that all last half a second to two: a new connection of the
+# bridge begins with little in flight, and needs a tenth of a second to reach its full rate.
+_RECORDS, _BYTES = 8, 8
 
 
 class _Records(NamedTuple):
