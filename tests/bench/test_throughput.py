@@ -18,7 +18,7 @@ def test_a_contender_whose_records_do_not_arrive_is_wrong(tmp_path):
         throughput.BRIDGE["at_least_once"],
     ]  # fmt: skip  # a list
     with bridge.session(str(tmp_path)) as work:
-        assert work() == bridge.records == 1000
+        assert work() == bridge.records == 4000
     with pytest.raises(Wrong, match=r"aolog bridge.*arrived of"), bridge.session(str(tmp_path)):
         pass
     with pytest.raises(Wrong, match="callback each"), each.session(str(tmp_path)):
