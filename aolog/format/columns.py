@@ -175,7 +175,7 @@ class BodyBuilder:
     def column(self, column: BinaryColumn) -> bool:
         """Adds a binary column. Returns whether it has nulls."""
         if column.validity is not None:
-            self.put(column.validity)
+            self.put(column.validity[: (column.entries + 7) // 8])
         offsets, begin, end = rebased(column.offsets)
         self.put(offsets)
         self.put(column.data[begin:end])

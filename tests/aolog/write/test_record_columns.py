@@ -194,3 +194,18 @@ def test_malformed_columns_are_refused_and_nothing_is_taken(
         (b"a", (("a", b"a"),)),
         (b"b", (("b", b"b"),)),
     ]
+
+
+@pytest.mark.parametrize("more", [b"", b"\0", b"\xff" * 7, b"\xff" * 8, bytes(63)])
+def test_a_null_bitmap_may_be_longer_than_its_column(log_path: str, more: bytes) -> None:
+    """As Arrow's are, which end at 64 bytes."""
+    nullable = AB._replace(validity=memoryview(b"\2" + more))
+    columns = Columns(
+        2, None, nullable, None, nullable, None, nullable, HeaderColumn(OFFSETS, AB, nullable)
+    )
+    with aolog.Writer(log_path) as writer:
+        writer.append_arrow(columns)
+    assert [(r.value, r.key, r.topic, r.headers) for r in read_all(log_path)] == [
+        (None, None, None, (("a", None),)),
+        (b"b", b"b", "b", (("b", b"b"),)),
+    ]
