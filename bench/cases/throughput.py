@@ -54,9 +54,9 @@ _TRANSACTION_RECORDS = 10_000
 _SOON_S = 60.0
 _TIMESTAMP_US = 1_700_000_000_000_000
 _VALUE_BYTES = (100, 1024)
-# Times the records and bytes of other cases, so that all last half a second to two: a new connection of the
+# Times the records of other cases, so that all last half a second to two: a new connection of the
 # bridge begins with little in flight, and needs a tenth of a second to reach its full rate.
-_RECORDS, _BYTES = 8, 8
+_TIMES = 8
 
 
 class _Records(NamedTuple):
@@ -254,7 +254,7 @@ def _records(plan: Plan, length: int, directory: str) -> _Records:
     from bridge.kafka.stamp import encode_stamp
 
     size = plan.size
-    number = min(_RECORDS * size.records, _BYTES * size.bytes_max // length)
+    number = _TIMES * min(size.records, size.bytes_max // length)
     values = make_payloads(number, length)
     names = [b"key-%d" % i for i in range(_KEYS)]
     keys = [names[i % _KEYS] for i in range(number)]
