@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute
 
 from aolog.errors import RecordRefused
-from aolog.format import columns
 from aolog.format.arrow_schema import HEADER, SCHEMA
+from aolog.format.columns import BinaryColumn, Columns, HeaderColumn
 from aolog.format.native.inlet import Body
 from aolog.format.slab import TOPIC_LEN_MAX
+from aolog.write.given_columns import columns_body
 from aolog.write.validate import HEADER_BYTES, OFFSET_BYTES, TIMESTAMP_BYTES, check_sizes
 
 
-def _put_column(body: columns.BodyBuilder, array: pa.Array) -> bool:
-    """Adds a column. Returns whether it has nulls."""
+def _binary(array: pa.Array) -> BinaryColumn:
     present = None
     if array.null_count:
         there = array.is_valid().to_numpy(zero_copy_only=False)
@@ -26,9 +26,7 @@ def _put_column(body: columns.BodyBuilder, array: pa.Array) -> bool:
         array = array.fill_null(b"" if pa.types.is_binary(array.type) else "")
     _, offsets, data = array.buffers()
     cuts = memoryview(offsets)[4 * array.offset :][: 4 * len(array) + 4]
-    return body.column(
-        columns.BinaryColumn(present, cuts, memoryview(b"" if data is None else data))
-    )
+    return BinaryColumn(present, cuts, memoryview(b"" if data is None else data))
 
 
 # Made once: making a type takes as long as looking up a column.
@@ -82,17 +80,16 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
     assert value is not None
     if batch.num_rows == 0:
         return Body(0, 0, [], now_us, now_us)
-    body, bits = columns.BodyBuilder(), columns.VALUES
+    columns = Columns(batch.num_rows, values=_binary(value))
     least = greatest = now_us
     stamps = _column(given, "timestamp")
     if stamps is not None and stamps.null_count < len(stamps):
         numbers = stamps.cast(pa.int64()).fill_null(now_us).to_numpy()
-        bits |= columns.TIMESTAMPS
-        body.put(numbers.tobytes())
+        columns = columns._replace(timestamps=memoryview(numbers.tobytes()))
         least, greatest = int(numbers.min()), int(numbers.max())
     key = _column(given, "key")
     if key is not None and key.null_count < len(key):
-        bits |= columns.KEYS | (columns.KEY_NULLS if _put_column(body, key) else 0)
+        columns = columns._replace(keys=_binary(key))
     topic = _column(given, "topic")
     if topic is not None and topic.null_count < len(topic):
         _check_text(topic, "a topic")
@@ -102,11 +99,11 @@ def from_arrow(batch: pa.RecordBatch, max_record_bytes: int, now_us: int) -> Bod
                 f"a topic has {lengths['max'] if lengths['min'] else 0} bytes",
                 hint=f"use 1 to {TOPIC_LEN_MAX}, or null for the log's own",
             )
-        bits |= columns.TOPICS | (columns.TOPIC_NULLS if _put_column(body, topic) else 0)
+        columns = columns._replace(topics=_binary(topic))
     headers = _column(given, "headers")
     if headers is not None and len(headers.flatten()):
-        bits |= columns.HEADERS | (columns.HEADER_NULLS if _put_headers(body, headers) else 0)
-    bits |= columns.VALUE_NULLS if _put_column(body, value) else 0
+        columns = columns._replace(headers=_headers(headers))
+    bits, body = columns_body(columns)
     longest = 0
     if body.length > max_record_bytes:  # otherwise no record is
         longest = _longest(value, key, headers, stamps, topic)
@@ -161,7 +158,7 @@ def _check_text(array: pa.Array, what: str) -> None:
         raise RecordRefused(f"{what} has no UTF-8 form") from None
 
 
-def _put_headers(body: columns.BodyBuilder, headers: pa.Array) -> bool:
+def _headers(headers: pa.Array) -> HeaderColumn:
     entries = headers.flatten()  # a null list counts as empty
     names, values = entries.field("key"), entries.field("value")
     if entries.null_count or names.null_count:  # the name of a null entry may be ""
@@ -169,6 +166,4 @@ def _put_headers(body: columns.BodyBuilder, headers: pa.Array) -> bool:
     _check_text(names, "a header's name")
     offsets = np.zeros(len(headers) + 1, np.uint32)
     np.cumsum(_list_lengths(headers), out=offsets[1:])
-    body.put(offsets.tobytes())
-    _put_column(body, names)
-    return _put_column(body, values)
+    return HeaderColumn(memoryview(offsets.tobytes()), _binary(names), _binary(values))

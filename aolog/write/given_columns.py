@@ -54,7 +54,7 @@ def check_columns(columns: Columns) -> None:
 
 
 def columns_body(columns: Columns) -> tuple[int, BodyBuilder]:
-    """The bits of columns, and the body that has them, which `check_columns` has checked."""
+    """The bits of well-formed columns, and the body that has them."""
     _, value, values, timestamps, keys, topic, topics, headers = columns
     bits, body = VALUES, BodyBuilder()
     if timestamps is not None:
